@@ -67,7 +67,7 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
     grid = mesh.make(devices, at_home) if devices > 1 else None
     select = select or selection.uniform(COHORT, CLIENTS)
     setting = engine.Setting(method(task, local), local, select, width, grid)
-    rows = mesh.padded(CLIENTS, grid)
+    rows = mesh.round_up(CLIENTS, grid)
     train, test = placed(grid)
     init = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = init(jax.random.key(0))

@@ -37,7 +37,7 @@ def made(name, cohort=3, **changed):
         "least_label": LABELS, "greatest_label": GREATEST, "label_count": COUNTS,
         "epochs": 5, "task": toy.classifier(), "public_rows": PUBLIC_ROWS,
     }  # fmt: skip
-    return factory(cohort, **(registry.given(factory, **of_run) | changed))
+    return factory(cohort, **(registry.select_context(factory, **of_run) | changed))
 
 
 def cohort_of(ids, mask=None, round_=0):

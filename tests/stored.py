@@ -61,7 +61,7 @@ def game(method, grid=None, select=selection.uniform, pattern=None):
     )
     longest = offload.longest_call(setting, task, CLIENTS, LONGEST)
     programs = offload.compile_programs(setting, task, CLIENTS, longest)
-    rows = CLIENTS if groups else mesh.padded(CLIENTS, grid)
+    rows = CLIENTS if groups else mesh.round_up(CLIENTS, grid)
     first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))
     return setting, engine.compile_rounds(setting, LONGEST), programs, first
@@ -127,7 +127,7 @@ def check(method, folder, grid=None, pattern=None):
     resident = [stack.resident for stack in programs.stacks]
     sizes = [len(stack.members) for stack in programs.stacks]
     most = [min(COHORT * LONGEST, size) for size in sizes]
-    assert resident == [mesh.padded(each, grid) for each in most]
+    assert resident == [mesh.round_up(each, grid) for each in most]
     wanted = play(setting, first, CUTS[0], DevicePopulation(run, setting.groups))
     for kind in STORES:
         for index, cut in enumerate(CUTS):

@@ -21,7 +21,7 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", [*KINDS, "noise"])
 def test_every_option_has_a_line(kind):
-    factories = NOISES if kind == "noises" else listing.known(kind)
+    factories = NOISES if kind == "noises" else listing.factories(kind)
     for name, factory in factories.items():
         told = options_told(factory)
         for option in registry.options(factory):

@@ -195,8 +195,8 @@ def test_right_options():
 def test_what_the_experiment_fills_in_is_no_option():
     factory = algorithms.methods()["superfed"]
     assert "rounds" not in registry.options(factory)
-    assert registry.given(factory, rounds=7, seed=1) == {"rounds": 7}
-    assert registry.given(algorithms.methods()["fedavg"], rounds=7) == {}
+    assert registry.select_context(factory, rounds=7, seed=1) == {"rounds": 7}
+    assert registry.select_context(algorithms.methods()["fedavg"], rounds=7) == {}
 
 
 @pytest.mark.parametrize(

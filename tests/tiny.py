@@ -65,7 +65,7 @@ def command_line(*args, env=None, cwd=None):
 
 def start(experiment, env):
     """The run of an experiment, without a report, begun in a process of its own."""
-    fields = config.written(experiment)
+    fields = config.to_json(experiment)
     return subprocess.Popen(
         [sys.executable, "-c", RUN, json.dumps(fields)],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -122,15 +122,15 @@ def unfinished(folder, place):
 
 def parsed(*flags):
     """The experiment of `pfljax run FLAGS`."""
-    command = parser._parsed(["run", *flags])
+    command = parser._parse(["run", *flags])
     return parser.options.experiment(command.keywords["settings"])
 
 
 def options(experiment):
     """The command-line options of an experiment that differ from the defaults."""
-    default = config.written(Experiment())
+    default = config.to_json(Experiment())
     flags = []
-    for name, value in config.written(experiment).items():
+    for name, value in config.to_json(experiment).items():
         if value == default[name]:
             continue
         words = value if isinstance(value, list) else [value]

@@ -24,7 +24,7 @@ import numpy as np
 
 from pfljax.data import profiles
 from pfljax.registry import parse
-from pfljax.report.curves import curve_of, spent
+from pfljax.report.curves import make_curve, spent
 from pfljax.report.runs import Run, accuracy_curve
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
 from pfljax.runs.settings import Experiment
@@ -114,7 +114,7 @@ def deadline_of(text: str, experiment: Experiment) -> float:
 
 def row_of(profile: str, mode: str, target: float, runs: list[Run]) -> Row:
     """What the runs of all seeds came to."""
-    reached = [spent(curve_of(run), target) for run in runs]
+    reached = [spent(make_curve(run), target) for run in runs]
     return Row(
         profile=profile,
         mode=mode,
@@ -178,7 +178,7 @@ def figure(curves: dict[tuple[str, str], list[Run]], target: float) -> Any:
     for axes, profile in zip(panels, PROFILES, strict=True):
         for mode, colour in zip(MODES, PALETTE, strict=False):
             runs = curves[profile, mode]
-            x = [curve_of(run).seconds for run in runs]
+            x = [make_curve(run).seconds for run in runs]
             y = [100 * accuracy_curve(run)[1] for run in runs]
             for seconds, accuracy in zip(x, y, strict=True):
                 axes.plot(seconds, accuracy, color=colour, linewidth=0.5, alpha=0.5)

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pfljax.report.curves import curve_of, spent
+from pfljax.report.curves import make_curve, spent
 from pfljax.report.runs import Run, accuracy_curve
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
 from pfljax.runs.settings import Experiment
@@ -108,7 +108,7 @@ def row_of(name: str, target: float, runs: list[Run]) -> Row:
 
 def at_target(run: Run, target: float) -> tuple[float, float, float]:
     """Rounds, MB up, and MB up and down until the target; NaN where it is never."""
-    reached = spent(curve_of(run), target)
+    reached = spent(make_curve(run), target)
     if not np.isfinite(reached["rounds"]):
         return np.nan, np.nan, np.nan
     (up,) = megabytes_up(run, np.array([reached["rounds"]]))

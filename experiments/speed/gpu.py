@@ -46,7 +46,7 @@ class Peer:
         command = [sys.executable, str(Path(__file__).with_name("torch_gpu.py"))]
         self._process = subprocess.Popen(
             command,
-            env=devices.of_others() | {"JAX_PLATFORMS": "cpu"},
+            env=devices.clean_environment() | {"JAX_PLATFORMS": "cpu"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

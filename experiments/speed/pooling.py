@@ -18,7 +18,7 @@ from flax import linen as nn
 from experiments.shared import script
 from pfljax.models.convolution_forms import by_channel, by_lax
 from pfljax.models.pooling import max_pool
-from pfljax.models.windows import Form, Window, all_sides, shifted
+from pfljax.models.windows import Form, Window, all_sides, shift
 
 STEPS = 20
 BATCH = 10
@@ -32,7 +32,7 @@ def squares(x: jax.Array) -> jax.Array:
 
 def by_products(x: jax.Array, kernel: jax.Array, form: Form) -> jax.Array:
     """Each channel under its own filter: a product by channel, of its columns."""
-    columns = jnp.stack(list(shifted(x, form.window)))
+    columns = jnp.stack(list(shift(x, form.window)))
     return jnp.einsum("kbhwc,kc->bhwc", columns, kernel.reshape(-1, form.channels))
 
 

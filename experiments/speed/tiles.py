@@ -65,7 +65,7 @@ class Ways(NamedTuple):
 
 BY_COLUMNS = Ways(
     forms.by_columns,
-    partial(forms.images_of, forms.by_columns),
+    partial(forms.image_gradient, forms.by_columns),
     forms.columns_kernel,
 )
 BY_XLA = Ways(
@@ -127,7 +127,7 @@ def main() -> None:
         images = jax.ShapeDtypeStruct(
             (shape.batch, *form.image, form.channels), jnp.float32
         )
-        size = forms.tiled(form, images)
+        size = forms.tile_size(form, images)
         of_tiles = ", ".join(
             f"{milliseconds(by_tiles(each), shape):.2f} ({each}x{each})"
             for each in forms.TILES[form.window.size]

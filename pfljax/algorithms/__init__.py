@@ -66,7 +66,7 @@ def method(name: str) -> Callable:
     return _function(name, registry.find("algorithm", sources, name))
 
 
-def file_of(name: str) -> Path:
+def find_file(name: str) -> Path:
     """The file of the method of this name.
 
     Raises:
@@ -158,7 +158,7 @@ def _function(name: str, source: Source) -> Callable:
                 "it"
             ) from error
         raise ValueError(
-            f"the method {name!r} cannot be imported: {told(error, source.file)}; "
+            f"the method {name!r} cannot be imported: {locate(error, source.file)}; "
             "mend its file, or take it out of the folders of PFLJAX_METHODS"
         ) from error
     function = getattr(module, name, None)
@@ -222,7 +222,7 @@ def _is_of_jax_variable(error: BaseException) -> bool:
     return Path(innermost.filename).parts[-3:] == ("jax", "_src", "config.py")
 
 
-def told(error: BaseException, file: Path) -> str:
+def locate(error: BaseException, file: Path) -> str:
     """FILE:LINE: what went wrong, by the last line of the file that was reached."""
     kind = type(error).__name__
     # JAX explains its errors in paragraphs; the first line says what came.

@@ -46,7 +46,7 @@ def ask(command: str, workload: str, method: str) -> float:
     words = shlex.split(filled)
     try:
         process = subprocess.run(
-            words, env=devices.of_others(), capture_output=True, text=True
+            words, env=devices.clean_environment(), capture_output=True, text=True
         )
     except OSError as error:
         reason = error.strerror or error

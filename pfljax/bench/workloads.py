@@ -114,7 +114,7 @@ def _experiment(workload: Workload, method: str) -> Experiment:
 
 def _shape(workload: Workload, method: str) -> components.Shape:
     factory = algorithms.method(registry.parse(method).name)
-    known = registry.given(
+    known = registry.select_context(
         factory,
         most_rows=int(sizes(workload).max()),
         public_rows=0,

@@ -31,7 +31,7 @@ def uniform(*, levels: Levels = 16) -> Channel:
       levels: from the least to the greatest of a leaf.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         least = leaf.min()
         step = (leaf.max() - least) / (levels - 1)
         number = round_at_random(key, (leaf - least) / jnp.maximum(step, TINY))
@@ -40,7 +40,7 @@ def uniform(*, levels: Levels = 16) -> Channel:
     def bits(leaf: Any) -> float:
         return math.prod(leaf.shape) * math.log2(levels) + 64
 
-    return compressing(Compressor(arrived, bits), feedback=False)
+    return compressing(Compressor(compress_leaf, bits), feedback=False)
 
 
 @component
@@ -54,7 +54,7 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
       levels: of |x| / norm, beside 0.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         # By the largest: squares of small numbers would be 0.
         largest = jnp.maximum(jnp.abs(leaf).max(), TINY)
         norm = largest * jnp.linalg.norm((leaf / largest).ravel())
@@ -64,7 +64,7 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
     def bits(leaf: Any) -> float:
         return math.prod(leaf.shape) * math.log2(2 * levels + 1) + 32
 
-    return compressing(Compressor(arrived, bits), feedback=False)
+    return compressing(Compressor(compress_leaf, bits), feedback=False)
 
 
 @component
@@ -75,7 +75,7 @@ def terngrad() -> Channel:
     clipped at 2.5 standard deviations. It weighs d log2 3 + 32 bits.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         deviation = leaf.std()
         # Where all are equal there is none, and nothing sticks out.
         limit = jnp.where(deviation > 0, CLIPPED * deviation, jnp.inf)
@@ -87,7 +87,7 @@ def terngrad() -> Channel:
     def bits(leaf: Any) -> float:
         return math.prod(leaf.shape) * math.log2(3) + 32
 
-    return compressing(Compressor(arrived, bits), feedback=False)
+    return compressing(Compressor(compress_leaf, bits), feedback=False)
 
 
 @component
@@ -101,7 +101,7 @@ def sign(*, feedback: bool = True) -> Channel:
       feedback: what is left out goes another time.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         # One bit a coordinate: 0 has a sign as well.
         signs = jnp.where(leaf < 0, -1, 1)
         return jnp.abs(leaf).mean() * signs
@@ -109,7 +109,7 @@ def sign(*, feedback: bool = True) -> Channel:
     def bits(leaf: Any) -> float:
         return math.prod(leaf.shape) + 32
 
-    return compressing(Compressor(arrived, bits), feedback)
+    return compressing(Compressor(compress_leaf, bits), feedback)
 
 
 def round_at_random(key: Key, x: Array) -> Array:

@@ -27,7 +27,7 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
       feedback: what is left out goes another time.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         flat = leaf.ravel()
         _, places = jax.lax.top_k(jnp.abs(flat), _count(leaf, share))
         return _scatter(flat, places).reshape(leaf.shape)
@@ -36,7 +36,7 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
         places = math.log2(max(math.prod(leaf.shape), 1))
         return _count(leaf, share) * (FLOAT + places)
 
-    return compressing(Compressor(arrived, bits), feedback)
+    return compressing(Compressor(compress_leaf, bits), feedback)
 
 
 @component
@@ -51,7 +51,7 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
       feedback: what is left out goes another time.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         flat = leaf.ravel()
         count = _count(leaf, share)
         # A permutation would sort all of them, which takes thirty times as long.
@@ -62,7 +62,7 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
     def bits(leaf: Any) -> float:
         return FLOAT * _count(leaf, share) + FLOAT
 
-    return compressing(Compressor(arrived, bits), feedback)
+    return compressing(Compressor(compress_leaf, bits), feedback)
 
 
 @component
@@ -79,7 +79,7 @@ def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
       feedback: what is left out goes another time.
     """
 
-    def arrived(key: Key, leaf: Array) -> Array:
+    def compress_leaf(key: Key, leaf: Array) -> Array:
         matrix = leaf.reshape(-1, leaf.shape[-1])
         return _nearest(matrix, rank).reshape(leaf.shape)
 
@@ -90,7 +90,7 @@ def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
         rows = math.prod(leaf.shape[:-1])
         return FLOAT * rank * (rows + columns)
 
-    return compressing(Compressor(arrived, bits), feedback)
+    return compressing(Compressor(compress_leaf, bits), feedback)
 
 
 def _nearest(matrix: Array, rank: int) -> Array:

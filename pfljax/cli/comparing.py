@@ -30,7 +30,7 @@ def compare(
 
     Example: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
     """
-    experiments = options.of_methods(methods, settings)
+    experiments = options.experiments(methods, settings)
     registry.require("--seeds", seeds, seeds >= 1, "at least 1")
     base = experiments[0]
     out = base.out or f"runs/{base.dataset.name}-compare"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pfljax import algorithms, registry
-from pfljax.runs.components import known
+from pfljax.runs.components import factories
 
 NOTES = {  # what holds for all of a kind, as its last line
     "datasets": "any of them: every=1, keeps one row of so many",
@@ -21,13 +21,13 @@ EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table
 def kinds_table(kinds: Mapping[str, str]) -> str:
     """A line for each kind: how many names it has, and what they are."""
     lines = [
-        f"{kind:18}{len(known(kind.removesuffix('s'))):4}  {about}"
+        f"{kind:18}{len(factories(kind.removesuffix('s'))):4}  {about}"
         for kind, about in kinds.items()
     ]
     return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
 
 
-def broken(kind: str) -> list[str]:
+def list_broken(kind: str) -> list[str]:
     """A line for each name of a kind that cannot be chosen: a method's broken file."""
     if kind != "algorithms":
         return []
@@ -40,12 +40,12 @@ def listing(kind: str) -> str:
 
     Methods stand under their families, which are what a client keeps.
     """
-    factories = known(kind.removesuffix("s"))
-    width = 1 + max(map(len, factories))
+    by_name = factories(kind.removesuffix("s"))
+    width = 1 + max(map(len, by_name))
     if kind == "algorithms":
-        return _by_family(factories, width)
+        return _by_family(by_name, width)
     lines = []
-    for name, factory in sorted(factories.items()):
+    for name, factory in sorted(by_name.items()):
         lines += _entry(name, factory, factory, width)
     if kind in NOTES:
         lines.append(f"{'':{width}} {NOTES[kind]}")
@@ -60,7 +60,9 @@ def whole(kind: str, name: str) -> str:
     Raises:
       ValueError: the kind has no such name.
     """
-    factory = registry.find(kind.removesuffix("s"), known(kind.removesuffix("s")), name)
+    factory = registry.find(
+        kind.removesuffix("s"), factories(kind.removesuffix("s")), name
+    )
     texts = [inspect.getdoc(factory) or name]
     if kind == "algorithms":
         texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
@@ -144,7 +146,7 @@ def methods_table() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     families = algorithms.families()
-    for name, factory in sorted(known("algorithm").items()):
+    for name, factory in sorted(factories("algorithm").items()):
         file = sys.modules[factory.__module__]
         paper, server, client = _header(file.__doc__ or "")
         down, up = _bytes(factory)

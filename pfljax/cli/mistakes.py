@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from pfljax import registry
 from pfljax.cli import of_method
-from pfljax.cli.of_method import value_of
+from pfljax.cli.of_method import last_value
 from pfljax.registry import annotations
 
 # Of tyro's messages. A rule, of ASCII where stderr has no more, lies between what is
@@ -30,7 +30,7 @@ def check_options(name: str, command: Callable, args: Sequence[str]) -> None:
     And for a switch that is given a value. Before tyro, which knows neither the nearest
     nor whose value it was.
     """
-    known = options_of(command)
+    known = option_types(command)
     for arg in args:
         typed, given, value = arg.partition("=")
         option = typed.replace("_", "-")
@@ -43,7 +43,7 @@ def check_options(name: str, command: Callable, args: Sequence[str]) -> None:
             )
         if option in known:
             continue
-        if "--algorithm" in known and (respelled := of_method.respelled(args)):
+        if "--algorithm" in known and (respelled := of_method.correct_spelling(args)):
             raise ValueError(respelled)
         nearest = registry.near(option.strip("-"), [key.strip("-") for key in known])
         hint = f" (did you mean --{nearest[0]}?)" if nearest else ""
@@ -52,7 +52,7 @@ def check_options(name: str, command: Callable, args: Sequence[str]) -> None:
         )
 
 
-def options_of(command: Callable) -> dict[str, Any]:
+def option_types(command: Callable) -> dict[str, Any]:
     """The type of every option of a command, by its name as it is typed."""
     options: dict[str, Any] = {"--help": bool}
     for parameter in inspect.signature(command).parameters.values():
@@ -81,7 +81,7 @@ def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> s
     said = _first_paragraph(boxed).rstrip(".")
     if extra := EXTRA.match(said):
         said = f"`pfljax {name}` takes no {extra[1]}"
-        if "--algorithm" in options_of(command):
+        if "--algorithm" in option_types(command):
             said += f"; if it is a method: --algorithm {extra[1].split()[0]}"
     elif valueless := NO_VALUE.match(said):
         said = f"{valueless[1]} has no value; give one behind it"
@@ -93,14 +93,14 @@ def sentence(name: str, command: Callable, args: Sequence[str], boxed: str) -> s
         said = registry.unknown(argument, names, value)
     elif wrong := WRONG.match(said):
         option = wrong[1]
-        expected = annotations.described(options_of(command)[option])
-        said = f"{option} is {value_of(option, args)!r}; expected {expected}"
+        expected = annotations.describe(option_types(command)[option])
+        said = f"{option} is {last_value(option, args)!r}; expected {expected}"
     return f"{said}; see {_help(name, args)}"
 
 
 def _help(name: str, args: Sequence[str]) -> str:
     """The command that lists the options; those of the method too, if one is named."""
-    method = value_of("--algorithm", args)
+    method = last_value("--algorithm", args)
     # `pfljax compare` has methods, and no option for one.
     named = f"--algorithm {method} " if method and name != "compare" else ""
     return f"`pfljax {name} {named}--help`"

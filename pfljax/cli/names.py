@@ -64,5 +64,5 @@ def list_(
         print(listing.whole(kind, name))
         return
     print(listing.methods_table() if markdown else listing.listing(kind))
-    for error in listing.broken(kind):
+    for error in listing.list_broken(kind):
         print(error, file=sys.stderr)

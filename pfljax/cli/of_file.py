@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pfljax.cli.of_method import value_of
+from pfljax.cli.of_method import last_value
 from pfljax.runs import checks, config
 from pfljax.runs.settings import Experiment, label
 from pfljax.runtime import documents
@@ -19,7 +19,7 @@ def experiment(args: Sequence[str]) -> Experiment | None:
       FileError: the file is not there, or cannot be read.
       ValueError: it holds no settings.
     """
-    named = value_of("--config", args)
+    named = last_value("--config", args)
     if named is None:
         return None
     file = Path(named)
@@ -42,7 +42,7 @@ def experiment(args: Sequence[str]) -> Experiment | None:
 
 def with_method(args: Sequence[str], of: Experiment | None) -> list[str]:
     """The arguments, which name the method of the file where they name none."""
-    if of is None or value_of("--algorithm", args) is not None:
+    if of is None or last_value("--algorithm", args) is not None:
         return list(args)
     return [*args, f"--algorithm={of.algorithm}"]
 

@@ -17,7 +17,7 @@ from pfljax.runs.settings import Experiment
 INDENT = " " * 6
 
 
-def value_of(option: str, args: Sequence[str]) -> str | None:
+def last_value(option: str, args: Sequence[str]) -> str | None:
     """The last value that stands behind `option`, before anything is parsed."""
     last = None
     for i, arg in enumerate(args):
@@ -31,7 +31,7 @@ def value_of(option: str, args: Sequence[str]) -> str | None:
     return last
 
 
-def chosen(args: Sequence[str]) -> tuple[Component, Callable]:
+def parse_method(args: Sequence[str]) -> tuple[Component, Callable]:
     """The method as it is named, or the default, and its factory.
 
     Raises:
@@ -39,7 +39,7 @@ def chosen(args: Sequence[str]) -> tuple[Component, Callable]:
     """
     from pfljax import algorithms
 
-    text = value_of("--algorithm", args) or str(Experiment().algorithm)
+    text = last_value("--algorithm", args) or str(Experiment().algorithm)
     try:
         choice = registry.parse(text)
     except ValueError as error:
@@ -49,14 +49,14 @@ def chosen(args: Sequence[str]) -> tuple[Component, Callable]:
     return choice, factory
 
 
-def respelled(args: Sequence[str]) -> str | None:
+def correct_spelling(args: Sequence[str]) -> str | None:
     """What is wrong with options of the method by themselves; None if there are none.
 
     With the very values, as they are to be written.
     """
-    choice, factory = chosen(args)
+    choice, factory = parse_method(args)
     own = registry.options(factory)
-    apart = {name: value for name, value in _apart(args, own) if name in own}
+    apart = {name: value for name, value in _method_options(args, own) if name in own}
     if not apart:
         return None
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in apart)
@@ -68,7 +68,9 @@ def respelled(args: Sequence[str]) -> str | None:
     )
 
 
-def _apart(args: Sequence[str], own: Container[str]) -> Iterator[tuple[str, str]]:
+def _method_options(
+    args: Sequence[str], own: Container[str]
+) -> Iterator[tuple[str, str]]:
     """(name, value) of each option that may be a method's, as it is typed."""
     for i, arg in enumerate(args):
         typed, given, value = arg.partition("=")
@@ -84,13 +86,13 @@ def _apart(args: Sequence[str], own: Container[str]) -> Iterator[tuple[str, str]
             yield name, "True" if follows.startswith("--") else follows
 
 
-def told(args: Sequence[str]) -> str:
+def describe(args: Sequence[str]) -> str:
     """What the method is, and how each option is written, its line and its default."""
-    choice, factory = chosen(args)
+    choice, factory = parse_method(args)
     file = sys.modules[factory.__module__]
     about = [docstrings.paragraph(file.__doc__), docstrings.paragraph(factory.__doc__)]
     own = registry.options(factory)
-    lines = [f"{choice.name} options", *_wrapped(" ".join(filter(None, about)), "  ")]
+    lines = [f"{choice.name} options", *_wrap(" ".join(filter(None, about)), "  ")]
     if not own:
         return "\n".join([*lines, "  It has none."])
     lines.append(
@@ -101,7 +103,7 @@ def told(args: Sequence[str]) -> str:
         lines.append(f"  {name}={_kind(option)}")
         line = of_option.get(name, "")
         sentence = f"{line[:1].upper()}{line[1:]} ({_default(option)})"
-        lines += _wrapped(sentence.strip(), INDENT)
+        lines += _wrap(sentence.strip(), INDENT)
     return "\n".join(lines)
 
 
@@ -121,9 +123,9 @@ def _example(own: dict[str, inspect.Parameter]) -> str:
 
 def _kind(option: inspect.Parameter) -> str:
     """The type of an option's value, in capitals as in tyro's help."""
-    names = annotations.names(annotations.written(option))
+    names = annotations.names(annotations.written_type(option))
     return "|".join(name if name[0] in "'N" else name.upper() for name in names)
 
 
-def _wrapped(text: str, indent: str) -> list[str]:
+def _wrap(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, 88, initial_indent=indent, subsequent_indent=indent)

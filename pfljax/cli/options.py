@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Union
 import tyro
 
 from pfljax import registry
-from pfljax.cli.of_method import value_of as value_of
+from pfljax.cli.of_method import last_value as last_value
 from pfljax.registry import annotations
-from pfljax.runs.config import written
+from pfljax.runs.config import to_json
 from pfljax.runs.settings import FIELDS, HELP, Experiment
 
 # What a comparison gives to each of its runs.
@@ -69,7 +69,7 @@ def record(
     `--algorithm` takes one alone. Settings `without` are no options, nor is --config.
     With `only`, help lists these alone.
     """
-    defaults = written(of or Experiment())
+    defaults = to_json(of or Experiment())
     groups = []
     for heading, texts in HELP.items():
         fields = []
@@ -104,7 +104,7 @@ def experiment(options: Any) -> Experiment:
     return Experiment(**values)
 
 
-def kept(command: Callable, record: type | None = None) -> Callable:
+def defer(command: Callable, record: type | None = None) -> Callable:
     """What tyro is to call for a command: it keeps the arguments, and runs nothing.
 
     What the command raises is then no error of the command line's. Its parameters are
@@ -126,7 +126,7 @@ def kept(command: Callable, record: type | None = None) -> Callable:
     return keep
 
 
-def of_methods(methods: Sequence[str], chosen: Any) -> list[Experiment]:
+def experiments(methods: Sequence[str], chosen: Any) -> list[Experiment]:
     """An experiment a method, "name" or "name:option=value", with the same settings.
 
     Raises:

@@ -63,7 +63,7 @@ def run(args: Sequence[str]) -> None:
     if args[0] == "--version":
         print(f"pfljax {__version__}")
         return
-    command = _parsed(args)
+    command = _parse(args)
     command()
 
 
@@ -82,7 +82,7 @@ def overview() -> str:
     return "\n".join([*lines, "", MORE])
 
 
-def _parsed(args: Sequence[str]) -> Callable[[], None]:
+def _parse(args: Sequence[str]) -> Callable[[], None]:
     """The command with its arguments, ready to be called.
 
     Raises:
@@ -97,10 +97,10 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
         record = options.record(methods=tuple(known))
     else:
         registry.find("command", COMMANDS, name)
-        args, record = _of_a_method(args)
+        args, record = _load_config(args)
     functions = {}
     for key, command in COMMANDS.items():
-        functions[key] = options.kept(command, _settings_of(key, record))
+        functions[key] = options.defer(command, _settings(key, record))
     if name in functions:
         mistakes.check_options(name, functions[name], args[1:])
     boxed = io.StringIO()
@@ -117,14 +117,14 @@ def _parsed(args: Sequence[str]) -> Callable[[], None]:
         if not stop.code:
             # It was asked for help.
             if name in OF_A_METHOD:
-                print(of_method.told(args[1:]))
+                print(of_method.describe(args[1:]))
                 print(f"`pfljax {name} --help-all` lists every setting.")
             raise
         said = mistakes.sentence(name, functions[name], args, boxed.getvalue())
         raise ValueError(said) from None
 
 
-def _of_a_method(args: Sequence[str]) -> tuple[Sequence[str], type]:
+def _load_config(args: Sequence[str]) -> tuple[Sequence[str], type]:
     """The arguments with the method of a --config, and the settings they may change."""
     if args[0] not in OF_A_METHOD:
         return args, options.record()
@@ -133,7 +133,7 @@ def _of_a_method(args: Sequence[str]) -> tuple[Sequence[str], type]:
     if of is not None and args[0] == "sweep":
         of = of.replace(out=None)  # the folder in the file is a run's
     if args[1:]:  # else only the commands are listed, and JAX is left alone
-        of_method.chosen(args[1:])
+        of_method.parse_method(args[1:])
     flags = {arg.partition("=")[0] for arg in args if arg.startswith("-")}
     names = {flag.strip("-").replace("-", "_") for flag in flags}
     # Beside a rarer option the whole help, which knows it.
@@ -143,7 +143,7 @@ def _of_a_method(args: Sequence[str]) -> tuple[Sequence[str], type]:
     return all_of, options.record(of, only=options.COMMON if is_short else ())
 
 
-def _settings_of(name: str, of_a_method: type) -> type | None:
+def _settings(name: str, of_a_method: type) -> type | None:
     """The settings that a command takes as options; None of one that takes none."""
     if name in OF_A_METHOD:
         return of_a_method

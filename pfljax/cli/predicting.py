@@ -6,7 +6,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from pfljax.cli.commands import RunFolder
-from pfljax.runtime.words import number_of
+from pfljax.runtime.words import count_noun
 
 
 def predict(
@@ -40,7 +40,7 @@ def predict(
     written = personal.write(columns, file)
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])
-    examples = number_of(len(columns["row"]), "test example")
-    who = number_of(clients, "client") if client is None else f"client {client}"
+    examples = count_noun(len(columns["row"]), "test example")
+    who = count_noun(clients, "client") if client is None else f"client {client}"
     print(f"{examples} of {who}, accuracy {hits:.4f}")
     print(f"written to {' and '.join(map(str, written))}")

@@ -51,7 +51,7 @@ def _compare(
         if not _is_comparison(folder):
             runs.append(folder)
             continue
-        for run in _runs_of(folder):
+        for run in _list_runs(folder):
             is_finished = (run / "summary.json").is_file()
             (runs if is_finished else unfinished).append(run)
     if unfinished and not runs:
@@ -63,10 +63,10 @@ def _compare(
 
 def _is_comparison(folder: Path) -> bool:
     """Whether it has the runs of `pfljax compare`, and is not a run itself."""
-    return not (folder / "config.json").exists() and bool(_runs_of(folder))
+    return not (folder / "config.json").exists() and bool(_list_runs(folder))
 
 
-def _runs_of(folder: Path) -> list[Path]:
+def _list_runs(folder: Path) -> list[Path]:
     """The run folders METHOD/sSEED of a comparison, local training first."""
     runs = []
     for config in folder.glob("*/s*/config.json"):

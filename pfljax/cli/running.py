@@ -30,7 +30,7 @@ def run(
     if begun:
         here = devices.at_hand(experiment.devices)
         experiment = experiment.replace(devices=here)
-    if processes.ask(_finished, path, experiment):
+    if processes.ask(_is_finished, path, experiment):
         _print(f"{path} is finished; see {page}")
         return
     devices.use_compile_cache()
@@ -52,10 +52,10 @@ def run(
         )
 
 
-def _finished(path: Path, experiment: Experiment) -> bool:
+def _is_finished(path: Path, experiment: Experiment) -> bool:
     """Whether nothing is left to do in the folder of this experiment."""
     claims.check_python(path)
-    if not folder.finished(path):
+    if not folder.is_finished(path):
         return False
     claims.claim(path, experiment)
     counted = folder.read_config(path).baseline

@@ -17,7 +17,7 @@ from pfljax.conformance.script import (
     compile_rounds,
     counting,
     full_script,
-    selection_of,
+    scripted_selection,
 )
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Local, RunState, Task
@@ -126,7 +126,7 @@ def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
     return engine.Setting(
         algorithm=factory(task, LOCAL, **options),
         local=LOCAL,
-        selection=selection_of(script),
+        selection=scripted_selection(script),
         channel=counting(script.held_back),
     )
 

@@ -102,7 +102,7 @@ def compile_rounds(setting: engine.Setting) -> Any:
         scripted = setting._replace(
             algorithm=_with_keys(script.keys, setting.algorithm),
             groups=groups,
-            selection=selection_of(script),
+            selection=scripted_selection(script),
             channel=counting(script.held_back),
         )
         return rounds(scripted, state, train, count, ROUNDS, public=toy.public())
@@ -110,7 +110,7 @@ def compile_rounds(setting: engine.Setting) -> Any:
     return jax.jit(run, donate_argnums=0)
 
 
-def selection_of(script: Script) -> Selection:
+def scripted_selection(script: Script) -> Selection:
     """The cohorts of the script; the selection's state counts the rounds."""
 
     def choose(round_: Array, key: Key) -> Array:
@@ -172,14 +172,14 @@ def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:
     would draw other minibatches; here it keeps those of its old number (`renumber`).
     """
 
-    def keyed(turn: Turn) -> Turn:
+    def replace_key(turn: Turn) -> Turn:
         return turn._replace(key=keys[turn.round, turn.id])
 
     def message(turn, server, client):
-        return algorithm.message(keyed(turn), server, client)
+        return algorithm.message(replace_key(turn), server, client)
 
     def train(turn, message, client, data):
-        return algorithm.train(keyed(turn), message, client, data)
+        return algorithm.train(replace_key(turn), message, client, data)
 
     then = algorithm.then and _with_keys(keys, algorithm.then)
     return algorithm._replace(message=message, train=train, then=then)

@@ -80,7 +80,7 @@ def public():
 
 def run_options(factory, rounds):
     """The options of a method that a run of so many rounds fills in."""
-    return registry.given(
+    return registry.select_context(
         factory,
         rounds=rounds,
         most_rows=max(SIZES),

@@ -112,7 +112,7 @@ def _keep(
         assert endpoints is not None
         return endpoints(as_seen_by(client, server), client.state)
 
-    def measured(server, client):
+    def measure(server, client):
         assert quantities is not None
         return quantities(as_seen_by(client, server), client.state)
 
@@ -123,7 +123,7 @@ def _keep(
         train=train,
         personal=personal,
         endpoints=path if endpoints else None,
-        quantities=measured if quantities else None,
+        quantities=measure if quantities else None,
         origin=origin,
     )
 

@@ -14,7 +14,7 @@ import optax
 from pfljax import registry
 from pfljax.core import statistics
 from pfljax.core.types import Array, Local, Turn
-from pfljax.registry import BELOW_ONE, NOT_NEGATIVE, Component, NotNegative, checked
+from pfljax.registry import BELOW_ONE, NOT_NEGATIVE, Component, NotNegative, validate
 
 RATE = "learning_rate"  # what each optimizer of optax takes first
 # Parts of optimizers, which may take the rate as well, and one that asks for the loss.
@@ -25,7 +25,7 @@ Momentum = Annotated[float | None, BELOW_ONE]
 Decay = Annotated[float | None, NOT_NEGATIVE]
 
 
-@checked
+@validate
 def sgd(
     momentum: Momentum = None, weight_decay: Decay = None
 ) -> Callable[[Any], optax.GradientTransformation]:

@@ -259,18 +259,18 @@ def mean_over_rows(
     """Mean over the client's rows of `value`, itself a mean over a batch."""
     size = jnp.maximum(data.size, 1)
 
-    def batch_of(index: Array) -> Batch:
+    def batch_at(index: Array) -> Batch:
         position = index * batch_size + jnp.arange(batch_size)
         existing = jnp.minimum(position, size - 1)
         return rows(data, existing, position < data.size)
 
     def add(index: Array, total: Any) -> Any:
-        batch = batch_of(index)
+        batch = batch_at(index)
         # The last batch may be short: its mean weighs by its rows.
         share = batch.mask.sum() / size
         return tree.axpy(share, value(batch), total)
 
-    shapes = jax.eval_shape(lambda: value(batch_of(jnp.int32(0))))
+    shapes = jax.eval_shape(lambda: value(batch_at(jnp.int32(0))))
     batches = -(-data.size // batch_size)
     return jax.lax.fori_loop(0, batches, add, tree.zeros(shapes))
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow
-from pfljax.registry import checked
+from pfljax.registry import validate
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of data that are not published
@@ -27,7 +27,7 @@ class Arrays(NamedTuple):
     class_names: tuple[str, ...]
 
 
-@checked
+@validate
 def from_arrays(
     x: Any,
     y: Any,

@@ -53,7 +53,7 @@ def as_integers(name: str, value: Any, shape: str = "[N]") -> np.ndarray:
     if numbers.ndim == 1 and not len(numbers):
         return numbers.astype(np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise ValueError(f"{name} are {type_of(numbers)}; expected integers {shape}")
+        raise ValueError(f"{name} are {type_text(numbers)}; expected integers {shape}")
     return numbers
 
 
@@ -145,7 +145,7 @@ def read_npz(
     return arrays
 
 
-def type_of(values: np.ndarray) -> str:
+def type_text(values: np.ndarray) -> str:
     """Returns the type and shape of an array: "float64[3, 2]"."""
     return f"{values.dtype}{list(values.shape)}"
 

@@ -14,7 +14,7 @@ from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Seed, brief
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import Noise, flip, label_noise
 from pfljax.data.manifest import describe
-from pfljax.data.partitions import named, partition
+from pfljax.data.partitions import parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition, rank
 from pfljax.data.split import (
     TEST,
@@ -30,7 +30,7 @@ ROWS = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes", "official_own")
 
 
-@registry.checked
+@registry.validate
 def federate(
     arrays: Arrays,
     partition_name: str | Partition,
@@ -83,7 +83,7 @@ def federate(
     params = dict(params or {})
     how = partition_name
     if isinstance(how, str):
-        how, params = named(how, params)
+        how, params = parse_name(how, params)
     index, of_server = _set_aside(_choose_examples(arrays, rows), how, public, seed)
     dealt = _deal(arrays, how, num_clients, seed, params, index)
     _check_dealt(arrays, dealt, num_clients, test_from)

@@ -8,7 +8,7 @@ import numpy as np
 from pfljax.core.types import ClientData
 from pfljax.data.edge import Seed, as_integers, brief
 from pfljax.data.manifest import subset
-from pfljax.registry import Range, checked
+from pfljax.registry import Range, validate
 
 HeldOut = Annotated[
     float,
@@ -59,7 +59,7 @@ class Federation:
         }
         return replace(self, manifest=subset(self.manifest, ids.tolist()), **parts)
 
-    @checked
+    @validate
     def hold_out(
         self, fraction: HeldOut, seed: Seed
     ) -> tuple["Federation", "Federation"]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import brief, type_of
+from pfljax.data.edge import brief, type_text
 from pfljax.data.federation import Federation
 from pfljax.data.manifest import PER_CLIENT
 
@@ -84,7 +84,7 @@ def _check_spans(name: str, part: ClientData, count: int) -> None:
     for field, values in (("offset", offset), ("size", size)):
         if values.ndim != 1 or values.dtype.kind not in "iu":
             raise ValueError(
-                f"{name}.{field} is {type_of(values)}; expected integers [C], one a "
+                f"{name}.{field} is {type_text(values)}; expected integers [C], one a "
                 "client"
             )
     if offset.shape != size.shape:

@@ -103,10 +103,10 @@ def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turn
     turns = turns._replace(drawn=turns.ids)
     members = jax.tree.map(lambda leaf: leaf[first], turns)
 
-    def of_field(member: Array, none: Array) -> Array:
+    def mask_field(member: Array, none: Array) -> Array:
         return jnp.where(is_member[first], member, none.astype(member.dtype))
 
-    return jax.tree.map(of_field, members, nobody(num_clients))
+    return jax.tree.map(mask_field, members, nobody(num_clients))
 
 
 def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:

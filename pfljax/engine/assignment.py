@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core.types import Array
-from pfljax.engine.mesh import Grid, padded
+from pfljax.engine.mesh import Grid, round_up
 
 
 def assign(
@@ -26,7 +26,7 @@ def assign(
     in another place as well.
     """
     if grid.homes:
-        block = padded(stacked, grid) // grid.size
+        block = round_up(stacked, grid) // grid.size
         return assign_to_owners(rows, draws > 0, grid.size, block)
     return balance(steps, grid.size)
 

@@ -187,7 +187,7 @@ def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
     ) -> Any:
         return rounds(setting, state, train, window, count, at_most, public)
 
-    def drawn(key: Key, size: Array, first: Array) -> tuple[Array, Array]:
+    def draw_rounds(key: Key, size: Array, first: Array) -> tuple[Array, Array]:
         learned = setting.selection.init()
 
         def one(index: Array) -> tuple[Array, Array]:
@@ -203,7 +203,7 @@ def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
         setting=setting,
         at_most=at_most,
         program=jax.jit(run, donate_argnums=0),
-        drawn=jax.jit(drawn),
+        drawn=jax.jit(draw_rounds),
     )
 
 

@@ -35,20 +35,20 @@ class Chunks(NamedTuple):
     def cut(self, by_client: Any) -> Any:
         """Leaves [M, ...] as [chunks, *lanes, ...]."""
 
-        def of_leaf(leaf: Array) -> Array:
+        def cut_leaf(leaf: Array) -> Array:
             return leaf[self.filled].reshape(-1, *self.lanes, *leaf.shape[1:])
 
-        return jax.tree.map(of_leaf, by_client)
+        return jax.tree.map(cut_leaf, by_client)
 
     def in_order(self, by_chunk: Any) -> Any:
         """Leaves [chunks, *lanes, ...] as [M, ...], in the order given."""
         place_in_order = jnp.argsort(self.order)
 
-        def of_leaf(leaf: Array) -> Array:
+        def restore_leaf(leaf: Array) -> Array:
             by_client = leaf.reshape(-1, *leaf.shape[1 + len(self.lanes) :])
             return by_client[place_in_order]
 
-        return jax.tree.map(of_leaf, by_chunk)
+        return jax.tree.map(restore_leaf, by_chunk)
 
 
 def over_clients(
@@ -116,13 +116,13 @@ def _loop(f: Callable[..., Any], chunks: tuple, weights: Array, count: Any) -> A
         results, total = carry
         chunk, weight = tree.take((chunks, weights), index)
         result, term = f(*chunk)
-        total = tree.add(total, _weighted(term, weight))
+        total = tree.add(total, _weighted_sum(term, weight))
         return tree.put(results, index, result), total
 
     def first() -> Any:
         chunk, weight = jax.tree.map(lambda leaf: leaf[0], (chunks, weights))
         result, term = f(*chunk)
-        return result, _weighted(term, weight)
+        return result, _weighted_sum(term, weight)
 
     def zeros(shape: Any) -> Array:
         return jnp.zeros((length, *shape.shape), shape.dtype)
@@ -133,14 +133,14 @@ def _loop(f: Callable[..., Any], chunks: tuple, weights: Array, count: Any) -> A
     return jax.lax.fori_loop(0, count, step, start)
 
 
-def _weighted(term: Any, weight: Array) -> Any:
+def _weighted_sum(term: Any, weight: Array) -> Any:
     """The term times its weight, summed over the lanes that `weight` has."""
 
-    def of_leaf(leaf: Array) -> Array:
+    def sum_leaf(leaf: Array) -> Array:
         ones = (1,) * (leaf.ndim - weight.ndim)
         factor = weight.reshape(*weight.shape, *ones)
         # Chosen by `where`: the product of 0 and what is not finite is NaN.
         product = jnp.where(factor != 0, factor * leaf, 0)
         return product.sum(0) if weight.ndim else product
 
-    return jax.tree.map(of_leaf, term)
+    return jax.tree.map(sum_leaf, term)

@@ -34,7 +34,7 @@ class Clock(NamedTuple):
     deadline: float | None = None  # seconds that a round may take
 
 
-def expected(clock: Clock, steps: Any) -> Any:
+def mean_seconds(clock: Clock, steps: Any) -> Any:
     """Seconds of each client in a round of so many steps, without jitter, f[C]."""
     return expected_seconds(clock.profile, steps, clock.down, clock.up)
 
@@ -49,14 +49,16 @@ def available(clock: Clock, key: Key, ids: Array) -> Array:
     if (chance == 1).all():
         return ids
     draws = _by_client(jax.random.uniform, derive(key, "available"), ids)
-    takes_part = draws < _of(chance, ids)
+    takes_part = draws < _take(chance, ids)
     return jnp.where(takes_part, ids, len(chance))
 
 
-def seconds_of(clock: Clock, key: Key, ids: Array, steps: Array) -> Array:
+def draw_seconds(clock: Clock, key: Key, ids: Array, steps: Array) -> Array:
     """Seconds of these clients in the round of `key`, f32[M]."""
-    profile = jax.tree.map(lambda values: _of(values, ids), clock.profile)
-    seconds = expected_seconds(profile, steps, _of(clock.down, ids), _of(clock.up, ids))
+    profile = jax.tree.map(lambda values: _take(values, ids), clock.profile)
+    seconds = expected_seconds(
+        profile, steps, _take(clock.down, ids), _take(clock.up, ids)
+    )
     if not np.any(clock.profile.jitter):
         return seconds
     noise = _by_client(jax.random.normal, derive(key, "jitter"), ids)
@@ -75,7 +77,7 @@ def on_time(
     It waits for nobody in an empty place, nor for stragglers whose work is dropped.
     """
     is_asked = (mask > 0) & (ids < len(clock.down))
-    seconds = jnp.where(is_asked, seconds_of(clock, key, ids, steps), 0)
+    seconds = jnp.where(is_asked, draw_seconds(clock, key, ids, steps), 0)
     mask = jnp.where(is_asked, mask, 0)
     if clock.deadline is None:
         return mask, seconds
@@ -86,11 +88,11 @@ def on_time(
 
 def fastest(clock: Clock, steps: np.ndarray) -> float:
     """Seconds below which no client can end its turn of `steps` i[C]."""
-    seconds = expected(clock, steps)
+    seconds = mean_seconds(clock, steps)
     return float(np.min(seconds * np.exp(LEAST_JITTER * clock.profile.jitter)))
 
 
-def _of(values: Any, ids: Array) -> Array:
+def _take(values: Any, ids: Array) -> Array:
     """The numbers of these clients, f32[M]; an empty place has some client's."""
     return jnp.take(jnp.asarray(values, jnp.float32), ids, mode="clip")
 

@@ -91,7 +91,7 @@ def _train_here(
     """(this device's block of states, uploads, metrics) after this device's turns."""
     grid = setting.mesh
     states = transfer.fetch(grid, clients, shared.turns.rows, turns.rows)
-    data = _rows_of(grid, pool, shared.offset, turns)
+    data = _training_rows(grid, pool, shared.offset, turns)
     new_states, uploads, metrics = _take_turns(
         setting, num_clients, shared, turns, weight, states, data
     )
@@ -101,7 +101,7 @@ def _train_here(
     return clients, uploads, metrics
 
 
-def _rows_of(
+def _training_rows(
     grid: mesh.Grid | None, pool: Examples, offset: Array, turns: Turns
 ) -> ClientData:
     """The training rows of these turns, as this device numbers them.

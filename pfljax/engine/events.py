@@ -127,7 +127,7 @@ def _starts(
     """A function (version, time) -> who starts now: as many as may be in flight."""
     num_clients = len(clock.down)
     seconds = _seconds(clock, draws)
-    drawn = _drawn(clock, cohorts, draws, queue.busy)
+    drawn = _draw_free(clock, cohorts, draws, queue.busy)
     numbers = itertools.count()
 
     def starts(version: int, time: float) -> list[Job]:
@@ -154,7 +154,7 @@ def _starts(
     return starts
 
 
-def _drawn(
+def _draw_free(
     clock: Clock, cohorts: Cohorts, draws: Draws, busy: set[int]
 ) -> Iterator[Drawn | None]:
     """The next free client, again and again; None where none is found in a while."""

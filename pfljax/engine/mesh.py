@@ -121,7 +121,7 @@ def inside(
     return rows - first_row
 
 
-def padded(count: int, grid: Grid | None) -> int:
+def round_up(count: int, grid: Grid | None) -> int:
     """`count` rounded up to equal blocks."""
     if grid is None:
         return count
@@ -138,13 +138,13 @@ def pad(
     if grid is None:
         return stacked
 
-    def of_leaf(leaf: Array) -> Array:
+    def pad_leaf(leaf: Array) -> Array:
         length = leaf.shape[0]
-        missing = padded(count or length, grid) - length
+        missing = round_up(count or length, grid) - length
         widths = [(0, missing)] + [(0, 0)] * (leaf.ndim - 1)
         return jnp.pad(leaf, widths, "edge")
 
-    return jax.tree.map(of_leaf, stacked)
+    return jax.tree.map(pad_leaf, stacked)
 
 
 def blocks(
@@ -182,12 +182,12 @@ def place(grid: Grid | None, value: Any) -> Any:
     if jax.process_count() == 1:
         return jax.device_put(value, target)
 
-    def of_leaf(leaf: Any) -> Array:
+    def place_leaf(leaf: Any) -> Array:
         # Every process has it: nothing is sent.
         array = np.asarray(leaf)
         return jax.make_array_from_callback(array.shape, target, array.__getitem__)
 
-    return jax.tree.map(of_leaf, value)
+    return jax.tree.map(place_leaf, value)
 
 
 def abstract(
@@ -199,10 +199,10 @@ def abstract(
     # On one device, too: rounds of rows that lie nowhere would be another program.
     target = sharding(grid, spec)
 
-    def of_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
+    def abstract_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=target)
 
-    return jax.tree.map(of_leaf, value)
+    return jax.tree.map(abstract_leaf, value)
 
 
 def shardings(grid: Grid | None, state: RunState) -> Any:

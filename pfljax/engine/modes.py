@@ -103,7 +103,7 @@ def fedasync(
     """
     weight = decay(staleness, a, b)
 
-    def moved(server: Any, arrived: Pending, tau: Array) -> Any:
+    def move(server: Any, arrived: Pending, tau: Array) -> Any:
         return arrived.upload
 
     def merge(
@@ -115,7 +115,7 @@ def fedasync(
     return Mode(
         buffer=1,
         versions=cohort,
-        moved=moved,
+        moved=move,
         merge=merge,
         keeps_origin=False,
     )
@@ -150,17 +150,17 @@ def fedbuff(
         )
     weight = decay(staleness, a, b)
 
-    def moved(server: Any, arrived: Pending, tau: Array) -> Any:
+    def move(server: Any, arrived: Pending, tau: Array) -> Any:
         factor = weight(tau)
 
-        def of_leaf(now: Array, upload: Array, origin: Array) -> Array:
+        def move_leaf(now: Array, upload: Array, origin: Array) -> Array:
             ones = (1,) * (upload.ndim - 1)
             scale = factor.reshape(-1, *ones)
             late = now + scale.astype(upload.dtype) * (upload - origin)
             # A fresh upload keeps its bits: now + (upload - now) has others.
             return jnp.where(tau.reshape(-1, *ones) == 0, upload, late)
 
-        return jax.tree.map(of_leaf, server, arrived.upload, arrived.origin)
+        return jax.tree.map(move_leaf, server, arrived.upload, arrived.origin)
 
     def merge(
         algorithm: Algorithm, server: Any, uploads: Any, cohort: Cohort, tau: Array
@@ -171,7 +171,7 @@ def fedbuff(
     return Mode(
         buffer=size,
         versions=1,
-        moved=moved,
+        moved=move,
         merge=merge,
         keeps_origin=True,
     )

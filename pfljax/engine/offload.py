@@ -34,11 +34,11 @@ from pfljax.engine.state import (
     Stack,
     client_shape,
     init_client,
+    init_stacks,
     join_stacks,
     make_params,
     split_ids,
     split_stacks,
-    stacks_of,
 )
 from pfljax.engine.stores import Layout, Store
 from pfljax.runtime.programs import quickly_compiled
@@ -50,7 +50,7 @@ BLOCK = 4096  # clients evaluated in one call, if their states fit
 
 
 class StackPrograms(NamedTuple):
-    """The compiled functions of one stack of clients (`engine.state.stacks_of`).
+    """The compiled functions of one stack of clients (`engine.state.init_stacks`).
 
     Those of stacked clients donate the first argument.
     """
@@ -84,7 +84,7 @@ def longest_call(setting: Setting, task: Task, num_clients: int, wanted: int) ->
         return 1
     total = 0
     place = 0  # in the cohort: each stack has room for whoever may stand there
-    for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
+    for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
         nbytes = tree.nbytes(client_shape(stack.algorithm, stack.task))
         total += len(stack.ids) * nbytes
         place += nbytes
@@ -114,7 +114,7 @@ def compile_programs(
 ) -> Programs:
     """The compiled functions, for calls of at most `rounds` rounds."""
     stacks = []
-    for stack in stacks_of(setting, task, num_clients):
+    for stack in init_stacks(setting, task, num_clients):
         members = stack.ids[stack.ids < num_clients]
         most = min(_most_clients(setting, rounds), len(members))
         stacks.append(_compile_stack(setting, stack, members, most))
@@ -144,7 +144,7 @@ def _compile_stack(
         layout=stores.make_layout(client),
         sharding=sharding,
         members=members,
-        resident=mesh.padded(most, setting.mesh),
+        resident=mesh.round_up(most, setting.mesh),
         fill_size=_fit(FILL_BYTES, nbytes, INIT_BLOCK, len(members)),
     )
 
@@ -326,7 +326,7 @@ class StoredPopulation:
         self.settle()
         setting = self.programs.setting
         group = 0 if setting.groups is None else int(setting.groups.of(ids[0]))
-        size = mesh.padded(len(ids), setting.mesh)
+        size = mesh.round_up(len(ids), setting.mesh)
         return self.stacks[group].load(ids, size, np.arange(len(ids)))
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:

@@ -140,14 +140,14 @@ def abstract(grid: Grid, parts: Parts, home: np.ndarray) -> Parts:
     blocks = layout(grid.size, parts, home)
     pool_length = grid.size * blocks.length
 
-    def stacked(count: int, leaf: Any) -> Any:
+    def stack(count: int, leaf: Any) -> Any:
         shape = count, *leaf.shape[1:]
         return jax.ShapeDtypeStruct(shape, leaf.dtype)
 
-    def of_part(name: str, part: ClientData) -> ClientData:
+    def abstract_part(name: str, part: ClientData) -> ClientData:
         examples = Examples(
-            x=stacked(pool_length, part.examples.x),
-            y=stacked(pool_length, part.examples.y),
+            x=stack(pool_length, part.examples.x),
+            y=stack(pool_length, part.examples.y),
         )
         return ClientData(
             examples=mesh.abstract(grid, examples, mesh.SPLIT),
@@ -155,7 +155,7 @@ def abstract(grid: Grid, parts: Parts, home: np.ndarray) -> Parts:
             size=mesh.abstract(grid, part.size),
         )
 
-    return {name: of_part(name, part) for name, part in parts.items()}
+    return {name: abstract_part(name, part) for name, part in parts.items()}
 
 
 def distinct(grid: Grid | None, part: ClientData) -> tuple[ClientData, np.ndarray]:

@@ -169,11 +169,11 @@ def assign_devices(
     """
     slots = assign(grid, turns.rows, turns.steps, turns.draws, stacked)
 
-    def of_field(members: Array, none: Array) -> Array:
+    def place_field(members: Array, none: Array) -> Array:
         # An empty slot has the number M: one past the cohort stands nobody.
         return jnp.append(members, none.astype(members.dtype))[slots]
 
-    by_slot = jax.tree.map(of_field, turns, nobody(num_clients))
+    by_slot = jax.tree.map(place_field, turns, nobody(num_clients))
     # Held whole by every device: else sums over it would be exchanged.
     return mesh.whole(grid, by_slot._replace(drawn=turns.drawn))
 
@@ -200,7 +200,7 @@ def rows_to_write(turns: Turns) -> Array:
     return jnp.where(turns.mask > 0, turns.rows, FAR)
 
 
-def cohort_of(
+def make_cohort(
     state: RunState,
     train: ClientData,
     turns: Turns,

@@ -30,7 +30,7 @@ from pfljax.core.types import (
 )
 from pfljax.engine import contract, mesh, summing
 from pfljax.engine.architectures import train_cohort
-from pfljax.engine.plan import Turns, cohort_key, cohort_of, plan
+from pfljax.engine.plan import Turns, cohort_key, make_cohort, plan
 from pfljax.engine.setting import Setting, exchanges
 from pfljax.selection.reports import TURN_SECONDS
 
@@ -57,7 +57,7 @@ def one_round(
     """
     turns = plan(setting, state, train, resident)
     contract.check_selection(setting)
-    cohort = cohort_of(state, train, turns, public)
+    cohort = make_cohort(state, train, turns, public)
     metrics: Metrics = {}
     after = state
     uploads = ()
@@ -236,11 +236,11 @@ def rounds(
         state, metrics = step(state, train, resident, public)
         return state, tree.put(history, index, metrics)
 
-    def of_rounds(metric: Any) -> Array:
+    def empty_history(metric: Any) -> Array:
         return jnp.zeros((at_most, *metric.shape), metric.dtype)
 
     _, shapes = jax.eval_shape(step, state, train, resident, public)
-    history = jax.tree.map(of_rounds, shapes)
+    history = jax.tree.map(empty_history, shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
 
 

@@ -73,12 +73,12 @@ def exchanges(setting: Setting) -> list[Setting]:
             return every
         setting = setting._replace(
             algorithm=algorithm,
-            groups=setting.groups and _then(setting.groups),
+            groups=setting.groups and _next_rounds(setting.groups),
             channel=setting.channel and channel.again(setting.channel),
         )
 
 
-def _then(groups: Groups) -> Groups:
+def _next_rounds(groups: Groups) -> Groups:
     """The groups with what each does next in a round."""
     algorithms: Any = tuple(algorithm.then for algorithm in groups.algorithms)
     return groups._replace(algorithms=algorithms)

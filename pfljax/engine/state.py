@@ -15,7 +15,7 @@ from pfljax.engine import mesh
 from pfljax.engine.mesh import Grid
 from pfljax.engine.modes import empty_pending
 from pfljax.engine.setting import Setting
-from pfljax.runtime.programs import Same, kept, quickly_compiled
+from pfljax.runtime.programs import Same, memoize, quickly_compiled
 
 INIT_BLOCK = 1024  # clients whose first states are made at once
 
@@ -30,7 +30,7 @@ def init(
     params = first_params(task, key)
     state = first_server(setting, params, num_clients, key)
     stacks = []
-    for stack in stacks_of(setting, task, num_clients):
+    for stack in init_stacks(setting, task, num_clients):
         params = first_params(stack.task, key)
         clients = first_clients(stack.algorithm, None, params, stack.ids, key)
         stacks.append(clients)
@@ -45,16 +45,16 @@ class Stack(NamedTuple):
     ids: np.ndarray  # i32[rows], who they are; those past C fill the devices' blocks
 
 
-def stacks_of(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
+def init_stacks(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
     """The stacks of `RunState.clients`, in the order of the groups."""
     groups = setting.groups
     if groups is None:
-        rows = mesh.padded(num_clients, setting.mesh)
+        rows = mesh.round_up(num_clients, setting.mesh)
         return [Stack(setting.algorithm, task, np.arange(rows, dtype=np.int32))]
     stacks = []
     for group, of_group in enumerate(groups.tasks):
         members = groups.members(group, num_clients)
-        missing = mesh.padded(len(members), setting.mesh) - len(members)
+        missing = mesh.round_up(len(members), setting.mesh) - len(members)
         ids = np.append(members, np.full(missing, num_clients, np.int32))
         stacks.append(Stack(groups.algorithms[group], of_group, ids))
     return stacks
@@ -167,7 +167,7 @@ def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
     return _make_params(Same(task), setting.mesh)
 
 
-@kept
+@memoize
 def _make_params(task: Same, grid: Grid | None) -> Callable[[Key], Any]:
     everywhere = mesh.sharding(grid, mesh.WHOLE)
     make = partial(first_params, task.value)

@@ -40,12 +40,12 @@ def fetch(
     owner = jnp.minimum(local_rows // size, grid.size - 1)
     slots = jnp.arange(wanted.shape[1])
 
-    def of_leaf(leaf: Array) -> Array:
+    def fetch_leaf(leaf: Array) -> Array:
         offered = jnp.take(leaf, wanted % size, axis=0)
         received = jax.lax.all_to_all(offered, AXIS, 0, 0)  # [D, Q, ...], by owner
         return received[owner, slots]
 
-    return jax.tree.map(of_leaf, block)
+    return jax.tree.map(fetch_leaf, block)
 
 
 def store(
@@ -67,7 +67,7 @@ def store(
     written_rows = local_rows
     if not grid.homes:
         written_rows = rows
-        new = jax.tree.map(_of_all_devices, new)
+        new = jax.tree.map(_gather_devices, new)
     row = written_rows - size * jax.lax.axis_index(AXIS)
     # A negative number would count from the end: another's row is put past the end.
     in_block = (row >= 0) & (row < size)
@@ -75,6 +75,6 @@ def store(
     return tree.put(block, row, new)
 
 
-def _of_all_devices(leaf: Array) -> Array:
+def _gather_devices(leaf: Array) -> Array:
     """The slots of all devices, [D * Q, ...], on each of them."""
     return jax.lax.all_gather(leaf, AXIS, tiled=True)

@@ -245,10 +245,10 @@ def _means(metrics: Metrics, weight: Array) -> Metrics:
     """Means over the rows of a round's uploads, [versions, K]."""
     rows = weight.ravel()
 
-    def of_leaf(leaf: Array) -> Array:
+    def mean_leaf(leaf: Array) -> Array:
         return aggregation.mean(leaf.reshape(rows.shape[0]), rows)
 
-    return jax.tree.map(of_leaf, metrics)
+    return jax.tree.map(mean_leaf, metrics)
 
 
 def _mode(setting: Setting) -> Mode:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from pfljax.core import tree
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Array, ClientData, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Positive, checked
+from pfljax.registry import AtLeastOne, NotNegative, Positive, validate
 
 
 class Dissimilarity(NamedTuple):
@@ -94,7 +94,7 @@ def _with(sums: Sums, p: Array, loss: Array, grads: Params) -> Sums:
     )
 
 
-@checked
+@validate
 def expected_decrease(
     *,
     mu: Positive,

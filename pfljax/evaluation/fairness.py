@@ -47,7 +47,7 @@ def spread(a: np.ndarray) -> dict[str, float]:
     The variance is the population's, in squares of the metric's unit. Deciles and
     quartiles lie on the line between their neighbours.
     """
-    a = _counted(a)
+    a = _drop_empty(a)
     names = [f"p{q}" for q in DECILES]
     if not len(a):
         return dict.fromkeys((*names, "variance", "iqr", "range"), float("nan"))
@@ -67,7 +67,7 @@ def evenness(a: np.ndarray) -> dict[str, float]:
     by log N, and the cosine are in [0, 1]. For equal clients, even if all are 0, the
     figures are 0, 1, 1 and 1.
     """
-    a = _counted(a)
+    a = _drop_empty(a)
     N = len(a)
     if not N:
         return dict.fromkeys(EVENNESS, float("nan"))
@@ -89,7 +89,7 @@ def evenness(a: np.ndarray) -> dict[str, float]:
 
 def mean_gain(a: np.ndarray, reference: np.ndarray) -> float:
     """Mean of a - reference, both [N], over the clients that have both."""
-    gain = _counted(np.asarray(a, np.float64) - reference)
+    gain = _drop_empty(np.asarray(a, np.float64) - reference)
     return float(gain.mean()) if len(gain) else float("nan")
 
 
@@ -105,7 +105,7 @@ def worse_share(a: np.ndarray, reference: np.ndarray) -> float:
 def histogram(a: np.ndarray) -> np.ndarray:
     """Clients i[20] with `a` in bins of 0.05 of [0, 1]; the last one includes 1."""
     # In float32 an accuracy of 7/20 lies a little below 0.35, its bin's edge.
-    bins = np.floor(BINS * _counted(a) + 1e-6).astype(int)
+    bins = np.floor(BINS * _drop_empty(a) + 1e-6).astype(int)
     return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
 
 
@@ -149,7 +149,7 @@ def check_targets(targets: Sequence[float]) -> None:
             )
 
 
-def _counted(a: np.ndarray) -> np.ndarray:
+def _drop_empty(a: np.ndarray) -> np.ndarray:
     """`a` in float64, without the clients that have no examples."""
     a = np.asarray(a, np.float64)
     return a[~np.isnan(a)]

@@ -20,7 +20,7 @@ from pfljax.evaluation.metrics import from_totals, score, score_path, totals
 from pfljax.evaluation.passes import rows_per_pass
 from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import MIXTURE, client_model
-from pfljax.runtime.programs import Same, kept
+from pfljax.runtime.programs import Same, memoize
 
 Evaluate = Callable[..., dict[str, Array]]
 
@@ -155,7 +155,7 @@ def task_scores(task: Task, view: str, batch_size: int, *layout: Any) -> Evaluat
     return score_models(partial(_score(view), task.predict), batch_size, *layout)
 
 
-@kept
+@memoize
 def _task_scores(task: Same, *key: Any) -> Evaluate:
     return task_scores(task.value, *key)
 
@@ -187,7 +187,7 @@ def evaluate_server(setting: Setting, task: Task) -> Evaluate:
     return lambda server, *data: scores(model(server), *data)
 
 
-@kept
+@memoize
 def _server_scores(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
     return score_server(task.value, batch_size, grid)
 

@@ -54,14 +54,14 @@ def entropies(
     # Past the end is the last row, whose entropy is cut off again.
     index = jnp.minimum(jnp.arange(passes * at_once), count - 1)
 
-    def of_pass(index: Array) -> Array:
+    def batch_entropies(index: Array) -> Array:
         x, y = tree.take(examples, index)
         batch = Batch(x, y, jnp.ones(at_once))
         logits = predict(in_batches(batch, batch_size))
         by_batch = entropy(jax.nn.log_softmax(logits.astype(jnp.float32)))
         return by_batch.reshape(*by_batch.shape[:-2], at_once)
 
-    by_pass = jax.lax.map(of_pass, index.reshape(passes, at_once))
+    by_pass = jax.lax.map(batch_entropies, index.reshape(passes, at_once))
     in_order = jnp.moveaxis(by_pass, 0, -2)
     return in_order.reshape(*in_order.shape[:-2], -1)[..., :count]
 

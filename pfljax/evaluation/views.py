@@ -49,14 +49,14 @@ def client_model(setting: Setting, view: str) -> Callable[..., Any]:
         took_part = has_taken_part(state, client_id)
         return personal_model(algorithm, turn, state.server, client, data, took_part)
 
-    def trained(state, client_id, client, data, public):
+    def train(state, client_id, client, data, public):
         turn = evaluation_turn(setting, state, client_id, data, public)
         return trained_model(algorithm, turn, state.server, client, data)
 
     def mixture(state, client_id, client, data, public):
         return endpoints(algorithm, state, client_id, client)
 
-    models = {PERSONAL: personal, TRAINED: trained, MIXTURE: mixture}
+    models = {PERSONAL: personal, TRAINED: train, MIXTURE: mixture}
     return models[view]
 
 

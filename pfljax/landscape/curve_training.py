@@ -19,7 +19,7 @@ from pfljax.core.types import Array, Batch, ClientData, Key, Local, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.landscape import stacked
 from pfljax.landscape.curves import curve_weights, mix, separate
-from pfljax.runtime.programs import kept
+from pfljax.runtime.programs import memoize
 
 
 def train_curve(
@@ -69,7 +69,7 @@ def train_curve(
 
 
 # Kept by loss and setting, so that a second training of one task traces nothing.
-@kept
+@memoize
 def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
     """The program (ends [2, ...], data, key) -> points, for one client or for all."""
     t = np.linspace(0, 1, bends + 2)
@@ -79,7 +79,7 @@ def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
         return curve_weights(kind, bends + 2, jax.random.uniform(key))
 
     def train(ends: Params, data: ClientData, key: Key) -> Params:
-        def points_of(free: Params) -> Params:
+        def make_points(free: Params) -> Params:
             return jax.tree.map(_between_ends, ends, free)
 
         # The bends start on the straight line.
@@ -87,13 +87,13 @@ def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
         trained = _fit(
             loss,
             free,
-            points_of,
+            make_points,
             draw_weights,
             data,
             local,
             key,
         )
-        return points_of(trained)
+        return make_points(trained)
 
     return _map_clients(train)
 
@@ -144,7 +144,7 @@ def train_simplex(
     return stacked.call(program, (points, data, key), None)
 
 
-@kept
+@memoize
 def _simplex_trainer(loss: Loss, local: Local, count: int, beta: float) -> Any:
     """The program (points [n, ...], data, key) -> points, for one client or for all."""
 

@@ -21,7 +21,7 @@ from pfljax.evaluation import views
 from pfljax.runs import checkpoint, config
 from pfljax.runs.folder import FolderError, read_config
 from pfljax.runs.settings import label
-from pfljax.simulate.components import make_network, shape_of
+from pfljax.simulate.components import make_network, make_shape
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.simulation import Architecture, Simulation, abstract
@@ -76,7 +76,7 @@ class Finished:
 
     def _network(self, number: int) -> nn.Module:
         """The layers of the architecture of this number."""
-        shape = shape_of(self.experiment, self.federation)
+        shape = make_shape(self.experiment, self.federation)
         return make_network(self.experiment, shape, number)
 
     def architectures(self) -> list["Finished"]:

@@ -45,11 +45,11 @@ class Plane(NamedTuple):
             alpha=self.alpha,
             beta=self.beta,
             metrics={name: values[client] for name, values in self.metrics.items()},
-            marks={name: _mark_of(mark, client) for name, mark in self.marks.items()},
+            marks={name: _take_mark(mark, client) for name, mark in self.marks.items()},
         )
 
 
-def _mark_of(mark: Mark, client: int) -> Mark:
+def _take_mark(mark: Mark, client: int) -> Mark:
     """One client's (alpha, beta); a coordinate without an axis is the same for all."""
     alpha, beta = (
         np.ravel(coordinate)[client if np.ndim(coordinate) else 0]

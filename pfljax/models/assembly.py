@@ -19,7 +19,7 @@ from pfljax.core import statistics, tree
 from pfljax.core.precision import EXACT, PRECISIONS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import mixed_precision
-from pfljax.models.variables import apart, without_key
+from pfljax.models.variables import split, without_key
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")
@@ -66,7 +66,7 @@ def assemble(
         return logits(params, batch, None)
 
     def head(params: Params, z: Array, mask: Any = None, key: Any = None) -> Array:
-        return run(params, _of_features(z, mask), "head", key)
+        return run(params, _feature_batch(z, mask), "head", key)
 
     groups = group_leaves(shapes)
     modules, num_modules = number_modules(shapes, order)
@@ -100,18 +100,18 @@ def _runner(
             registry.require_a("batch", batch, Batch, expected)
         x = batch.x
         # The head's rows are features, not raw ones.
-        x = mixed_precision.lowered(x, precision) if part == "head" else normalise(x)
-        state = apart(params)
+        x = mixed_precision.lower(x, precision) if part == "head" else normalise(x)
+        state = split(params)
         old = state.statistics
         state = state._replace(
             # The gradient of a copy is one of float32 again.
-            parameters=mixed_precision.lowered(state.parameters, precision),
+            parameters=mixed_precision.lower(state.parameters, precision),
             # Statistics have no gradient but that of `following`.
             statistics=jax.lax.stop_gradient(old),
         )
         with mixed_precision.products(precision):
             outputs, changed = apply(state, x, batch.mask, part, key)
-        outputs = mixed_precision.raised(outputs, precision)
+        outputs = mixed_precision.to_float32(outputs, precision)
         # Decided at trace time: models without statistics pay nothing for them.
         if key is None or not old:
             return outputs
@@ -125,7 +125,7 @@ def _runner(
     return run
 
 
-def _of_features(z: Array, mask: Array | None) -> Batch:
+def _feature_batch(z: Array, mask: Array | None) -> Batch:
     """The batch of features; without a mask all rows count."""
     batch = Batch.full(z)
     return batch if mask is None else batch._replace(mask=mask)

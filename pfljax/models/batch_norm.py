@@ -32,7 +32,7 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
             kwargs = {"mask": mask, **kwargs}
         if isinstance(layer, nn.BatchNorm):
             # What the module itself passes comes last, and wins.
-            kwargs = {"mask": rows_of(mask, args[0]), **kwargs}
+            kwargs = {"mask": expand_mask(mask, args[0]), **kwargs}
             # A second positional argument would be `use_running_average`.
             if layer.use_running_average is None and len(args) == 1:
                 kwargs = {"use_running_average": not training, **kwargs}
@@ -41,7 +41,7 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
     return nn.intercept_methods(with_mask)
 
 
-def rows_of(mask: Array, x: Array) -> Array:
+def expand_mask(mask: Array, x: Array) -> Array:
     """The mask of rows, bool, shaped to broadcast against x [B, ...].
 
     If no row counts, all do: the mean of nothing is NaN.

@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from pfljax import registry
 from pfljax.core.types import Array
 from pfljax.models import convolution_forms, mixed_precision
-from pfljax.models.windows import Form, Window, reach, sides_of
+from pfljax.models.windows import Form, Window, reach, resolve_sides
 
 CONVOLUTIONS = ("auto", "im2col", "lax")
 
@@ -74,13 +74,13 @@ def convolve(
     """
     _check(lhs, rhs, lhs_dilation, feature_group_count)
     if precision is None:
-        precision = mixed_precision.of_products()
+        precision = mixed_precision.product_precision()
     window = Window(
         size=_pair(rhs.shape[:2]),
         strides=_pair(window_strides),
         dilation=_pair(rhs_dilation or (1, 1)),
     )
-    sides = sides_of(padding, lhs.shape[1:3], window)
+    sides = resolve_sides(padding, lhs.shape[1:3], window)
     form = Form(
         window=window._replace(padding=sides),
         image=_pair(lhs.shape[1:3]),
@@ -130,11 +130,11 @@ def _bilinear(name: str) -> Primitive:
 
 def _at_once(primitive: Primitive, *operands: Array, form: Form) -> Array:
     """The primitive where nothing is traced."""
-    return _compiled(primitive, form)(*operands)
+    return _compile(primitive, form)(*operands)
 
 
 @cache
-def _compiled(primitive: Primitive, form: Form) -> Callable[..., Array]:
+def _compile(primitive: Primitive, form: Form) -> Callable[..., Array]:
     return jax.jit(partial(primitive.bind, form=form))
 
 
@@ -154,7 +154,7 @@ def _over_axis(
     )
     if not kernel and name != "by_kernel":
         # One kernel for all: they are so many more images.
-        return _folded(partial(primitive.bind, form=form), first, second)
+        return _fold(partial(primitive.bind, form=form), first, second)
     if not images:
         first = jnp.broadcast_to(first, (size, *first.shape))
     if not kernel:
@@ -192,7 +192,7 @@ ad.defbilinear(
 )
 
 
-def _folded(operation: Callable[..., Array], first: Array, second: Array) -> Array:
+def _fold(operation: Callable[..., Array], first: Array, second: Array) -> Array:
     """The operation over the first two axes of `first`, as over one."""
     lead = first.shape[:2]
     result = operation(first.reshape(-1, *first.shape[2:]), second)

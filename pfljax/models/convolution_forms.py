@@ -17,7 +17,7 @@ from jax import lax
 
 from pfljax.core.types import Array
 from pfljax.models import tiles
-from pfljax.models.windows import Form, padded, reach, shifted
+from pfljax.models.windows import Form, pad_images, reach, shift
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 # Of so few channels XLA's convolution fills no vector; of one it has a form of its own.
@@ -57,11 +57,13 @@ def by_channel(x: Array, kernel: Array, form: Form) -> Array:
     """Each channel under its own filter: one multiply and add a pixel of the window."""
     weights = kernel.reshape(-1, form.channels)
     # Summed in the order of the window's pixels, one after another.
-    terms = map(jnp.multiply, shifted(x, form.window), weights)
+    terms = map(jnp.multiply, shift(x, form.window), weights)
     return reduce(jnp.add, terms)
 
 
-def images_of(forward: Operation, slope: Array, kernel: Array, form: Form) -> Array:
+def image_gradient(
+    forward: Operation, slope: Array, kernel: Array, form: Form
+) -> Array:
     """The gradient in the images of one of the forms above, by JAX."""
     shape = (len(slope), *form.image, form.channels)
     images = jax.ShapeDtypeStruct(shape, slope.dtype)
@@ -70,7 +72,7 @@ def images_of(forward: Operation, slope: Array, kernel: Array, form: Form) -> Ar
     return gradient
 
 
-def kernel_of(forward: Operation, x: Array, slope: Array, form: Form) -> Array:
+def kernel_gradient(forward: Operation, x: Array, slope: Array, form: Form) -> Array:
     """The gradient in the kernel of one of the forms above, by JAX."""
     kernel = jax.ShapeDtypeStruct(form.kernel, x.dtype)
     turned = jax.linear_transpose(lambda kernel: forward(x, kernel, form), kernel)
@@ -95,7 +97,7 @@ def columns_kernel(x: Array, slope: Array, form: Form) -> Array:
 def turned_images(forward: Operation, slope: Array, kernel: Array, form: Form) -> Array:
     """The gradient in the images as a convolution of the slope, for strides of 1."""
     flipped = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
-    return forward(slope, flipped, _turned(form))
+    return forward(slope, flipped, _turn(form))
 
 
 def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
@@ -104,7 +106,7 @@ def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
     x as [I, H, W, B], and the slope as the kernel [H', W', B, O], for strides of 1: the
     only form of it that XLA's CPU convolution is fast at, within a loop.
     """
-    images = padded(x, form.window.padding).transpose(3, 1, 2, 0)
+    images = pad_images(x, form.window.padding).transpose(3, 1, 2, 0)
     kernel = slope.transpose(1, 2, 0, 3)
     rows = len(kernel)
     # The slope is read once a channel: by blocks of rows that stay in the cache.
@@ -123,7 +125,7 @@ def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
 
 def forward(x: Array, kernel: Array, form: Form) -> Array:
     """The convolution, in the form that is fast."""
-    size = tiled(form, x)
+    size = tile_size(form, x)
     if size:
         return tiles.forward(x, kernel, form, size)
     fast = _fast(form)
@@ -135,7 +137,7 @@ def forward(x: Array, kernel: Array, form: Form) -> Array:
 
 def by_images(slope: Array, kernel: Array, form: Form) -> Array:
     """The gradient in the images, in the form that is fast."""
-    if tiled(_turned(form), slope):
+    if tile_size(_turn(form), slope):
         return turned_images(forward, slope, kernel, form)
     fast = _fast(form)
     # Large images: the product reads them once, and so few windows overlap little.
@@ -143,12 +145,12 @@ def by_images(slope: Array, kernel: Array, form: Form) -> Array:
         return turned_images(by_lax, slope, kernel, form)
     if fast is by_lax:
         fast = by_columns
-    return images_of(fast, slope, kernel, form)
+    return image_gradient(fast, slope, kernel, form)
 
 
 def by_kernel(x: Array, slope: Array, form: Form) -> Array:
     """The gradient in the kernel, in the form that is fast."""
-    size = tiled(form, x)
+    size = tile_size(form, x)
     if size:
         return tiles.by_kernel(x, slope, form, size)
     fast = _fast(form)
@@ -157,13 +159,13 @@ def by_kernel(x: Array, slope: Array, form: Form) -> Array:
     if fast is by_columns:
         return columns_kernel(x, slope, form)
 
-    def of_part(part: tuple[Array, Array]) -> Array:
+    def part_gradient(part: tuple[Array, Array]) -> Array:
         # The sum over pixels is of float32 at least: of 16 bits it would keep eight.
         wide = jnp.promote_types(x.dtype, jnp.float32)
         images, slopes = (array.astype(wide) for array in part)
-        return kernel_of(fast, images, slopes, form)
+        return kernel_gradient(fast, images, slopes, form)
 
-    return _by_part(of_part, (x, slope)).sum(0).astype(x.dtype)
+    return _by_part(part_gradient, (x, slope)).sum(0).astype(x.dtype)
 
 
 def _by_part(operation: Callable[[Any], Array], batch: Any) -> Array:
@@ -179,7 +181,7 @@ def _by_part(operation: Callable[[Any], Array], batch: Any) -> Array:
     return lax.map(operation, stacked)
 
 
-def tiled(form: Form, images: Array) -> int | None:
+def tile_size(form: Form, images: Array) -> int | None:
     """Results along an axis of the tiles that take least; None where windows do."""
     few = min(form.channels, form.outputs) < LEAST_CHANNELS
     floating = jnp.issubdtype(images.dtype, jnp.floating)
@@ -243,10 +245,10 @@ def _in_groups(operation: Operation) -> Operation:
 
 def _columns(x: Array, form: Form) -> Array:
     """The pixels under each window: [B, H', W', h * w * I], in the kernel's order."""
-    return jnp.concatenate(shifted(x, form.window), axis=-1)
+    return jnp.concatenate(shift(x, form.window), axis=-1)
 
 
-def _turned(form: Form) -> Form:
+def _turn(form: Form) -> Form:
     """The convolution that takes slopes to gradients in the images."""
     last = [n - 1 for n in reach(form.window)]
     before, behind = (
@@ -284,6 +286,6 @@ OURS: dict[str, Operation] = {
 }
 BY_LAX: dict[str, Operation] = {
     "forward": by_lax,
-    "by_images": partial(images_of, by_lax),
-    "by_kernel": partial(kernel_of, by_lax),
+    "by_images": partial(image_gradient, by_lax),
+    "by_kernel": partial(kernel_gradient, by_lax),
 }

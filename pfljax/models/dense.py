@@ -43,7 +43,7 @@ def _tangent(precision: Any, primals: Any, tangents: Any) -> tuple[Array, Array]
     if not isinstance(of_x, SymbolicZero):
         changes.append(jnp.matmul(of_x, kernel, precision=precision))
     if not isinstance(of_kernel, SymbolicZero):
-        columns = lax.platform_dependent(x, cpu=_transposed, default=lambda x: x.T)
+        columns = lax.platform_dependent(x, cpu=_transpose, default=lambda x: x.T)
         change = lax.dot_general(columns, of_kernel, ROWS, precision=precision)
         changes.append(change)
     # JAX asks only where one of the two changes.
@@ -51,7 +51,7 @@ def _tangent(precision: Any, primals: Any, tangents: Any) -> tuple[Array, Array]
     return outputs, reduce(operator.add, changes)
 
 
-def _transposed(x: Array) -> Array:
+def _transpose(x: Array) -> Array:
     """The transposed rows, which XLA must not fold into the product again."""
     return lax.optimization_barrier(x.T)
 
@@ -62,7 +62,7 @@ def _dot_general(
     """Flax's product of inputs [..., d] and kernel."""
     rows = x.reshape(-1, x.shape[-1])
     # Asked here: where a derivative is taken, the task's precision may be left behind.
-    outputs = product(rows, kernel, precision or mixed_precision.of_products())
+    outputs = product(rows, kernel, precision or mixed_precision.product_precision())
     return outputs.reshape(*x.shape[:-1], kernel.shape[-1])
 
 

@@ -16,7 +16,7 @@ from pfljax.models.blocks import DropRate, Form, in_eights, pool_to
 from pfljax.models.layers import add_channel
 from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import window_max
-from pfljax.models.windows import Window, shifted
+from pfljax.models.windows import Window, shift
 from pfljax.registry import AtLeastOne, Positive, component
 
 
@@ -93,10 +93,10 @@ def googlenet(
     stem = in_eights(64, width)
     body: list[Layer] = [
         add_channel,
-        *_activated(form, stem, size=7, stride=2),
+        *_conv_relu(form, stem, size=7, stride=2),
         partial(half_max, size=3),
-        *_activated(form, stem),
-        *_activated(form, in_eights(192, width), size=3),
+        *_conv_relu(form, stem),
+        *_conv_relu(form, in_eights(192, width), size=3),
     ]
     for size, blocks in zip(POOLS, STAGES, strict=True):
         body.append(partial(half_max, size=size))
@@ -116,10 +116,10 @@ def half_max(x: Array, *, size: int) -> Array:
         strides=(2, 2),
         padding=((0, beyond_rows), (0, beyond_columns)),
     )
-    return reduce(jnp.maximum, shifted(x, window, fill=-jnp.inf))
+    return reduce(jnp.maximum, shift(x, window, fill=-jnp.inf))
 
 
-def _activated(
+def _conv_relu(
     form: Form, channels: int, *, size: int = 1, stride: int = 1
 ) -> list[Layer]:
     return [*form.layers(channels, size=size, stride=stride), nn.relu]
@@ -130,15 +130,15 @@ def _inception(form: Form, channels: Channels, width: float) -> Inception:
     scaled = Channels(*(in_eights(count, width) for count in channels))
     pool = partial(window_max, size=3, stride=1, pad=1)
     branches = (
-        _activated(form, scaled.plain),
+        _conv_relu(form, scaled.plain),
         [
-            *_activated(form, scaled.reduced),
-            *_activated(form, scaled.filtered, size=3),
+            *_conv_relu(form, scaled.reduced),
+            *_conv_relu(form, scaled.filtered, size=3),
         ],
         [
-            *_activated(form, scaled.reduced_more),
-            *_activated(form, scaled.filtered_more, size=3),
+            *_conv_relu(form, scaled.reduced_more),
+            *_conv_relu(form, scaled.filtered_more, size=3),
         ],
-        [pool, *_activated(form, scaled.pooled)],
+        [pool, *_conv_relu(form, scaled.pooled)],
     )
     return Inception(tuple(nn.Sequential(branch) for branch in branches))

@@ -34,7 +34,7 @@ def products(precision: str) -> AbstractContextManager[Any]:
     return jax.default_matmul_precision(PRODUCTS[precision])
 
 
-def of_products() -> str | None:
+def product_precision() -> str | None:
     """What `products` says here, for who writes gradients of their own.
 
     These are traced later, out of `products`: they have to be told.
@@ -43,20 +43,20 @@ def of_products() -> str | None:
     return config.jax_default_matmul_precision
 
 
-def lowered(a: Any, precision: str) -> Any:
+def lower(a: Any, precision: str) -> Any:
     """The pytree `a` as a forward pass takes it: a copy in bfloat16, or as it is."""
     if precision != "bfloat16":
         return a
 
-    def of_leaf(leaf: Array) -> Array:
+    def lower_leaf(leaf: Array) -> Array:
         # Whole numbers are no weights.
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         return leaf.astype(jnp.bfloat16)
 
-    return jax.tree.map(of_leaf, a)
+    return jax.tree.map(lower_leaf, a)
 
 
-def raised(outputs: Array, precision: str) -> Array:
+def to_float32(outputs: Array, precision: str) -> Array:
     """What a forward pass gives, in float32."""
     return outputs if precision != "bfloat16" else outputs.astype(jnp.float32)

@@ -80,7 +80,7 @@ def mobilenet_v2(
         channels = in_eights(stage.channels, width)
         for block in range(stage.blocks):
             stride = stage.stride if block == 0 else 1
-            layers = _inverted(form, before, stage.expansion, channels, stride)
+            layers = _inverted_residual(form, before, stage.expansion, channels, stride)
             # Images that keep their shape are added to what is made of them.
             if stride == 1 and before == channels:
                 layers = [Skipped(nn.Sequential(layers))]
@@ -91,7 +91,7 @@ def mobilenet_v2(
     return network(body, num_classes)
 
 
-def _inverted(
+def _inverted_residual(
     form: Form, before: int, expansion: int, channels: int, stride: int
 ) -> list[Layer]:
     """Widens images, filters each channel by itself, and narrows them to `channels`.

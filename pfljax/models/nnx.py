@@ -12,7 +12,7 @@ from pfljax import registry
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Array, Key, Params, Task
 from pfljax.models.assembly import Apply, assemble, one_row
-from pfljax.models.nnx_batch_norm import masked
+from pfljax.models.nnx_batch_norm import mask_rows
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, join
 
@@ -59,12 +59,12 @@ def task_from_nnx(
         registry.require_call("factory", made, ("self", "rngs"), expected)
     else:
         registry.require_call("factory", factory, ("rngs",), expected)
-    module = nnx.eval_shape(lambda: _checked(factory(nnx.Rngs(0))))
+    module = nnx.eval_shape(lambda: _check(factory(nnx.Rngs(0))))
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 
     def init(key: Key) -> Params:
         model = factory(nnx.Rngs(key))
-        return _joined(nnx.state(model, *STATE))
+        return _join(nnx.state(model, *STATE))
 
     order = []
     for state in abstract:
@@ -76,7 +76,7 @@ def task_from_nnx(
         normalise=normaliser(input_shape, shift, scale, precision),
         row=row,
         loss=loss,
-        shapes=_joined(abstract),
+        shapes=_join(abstract),
         order=order,
         precision=precision,
     )
@@ -99,7 +99,7 @@ def _forward(graph: Any, streams: Any, abstract: Sequence[Any]) -> Apply:
             model.train()
         else:
             model.eval()
-        with masked(model, mask):
+        with mask_rows(model, mask):
             outputs = _call(model, part, x)
         statistics = nnx.state(model, nnx.BatchStat)
         return outputs, to_dict(statistics)
@@ -122,7 +122,7 @@ def _call(model: Any, part: str | None, x: Array) -> Array:
     return model.head(features)
 
 
-def _joined(states: Any) -> Params:
+def _join(states: Any) -> Params:
     """Parameters and statistics, in the order of `STATE`, as one nested dict."""
     parameters, statistics = states
     return join(to_dict(parameters), to_dict(statistics))
@@ -153,7 +153,7 @@ def _seed(streams: Any, key: Key) -> Any:
     return jax.tree.unflatten(structure, fresh)
 
 
-def _checked(module: Any) -> Any:
+def _check(module: Any) -> Any:
     if not isinstance(module, nnx.Module):
         raise ValueError(
             f"factory made a {type(module).__name__}, expected a flax.nnx.Module; "

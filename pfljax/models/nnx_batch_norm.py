@@ -11,11 +11,11 @@ from typing import Any
 from flax import nnx
 
 from pfljax.core.types import Array
-from pfljax.models.batch_norm import rows_of
+from pfljax.models.batch_norm import expand_mask
 
 
 @contextmanager
-def masked(model: nnx.Module, mask: Array) -> Iterator[None]:
+def mask_rows(model: nnx.Module, mask: Array) -> Iterator[None]:
     """Within it, batch normalisation in the NNX `model` counts the rows of `mask`."""
     layers = [
         layer
@@ -38,7 +38,7 @@ def _masked_kind(kind: type) -> type:
     """The kind of batch normalisation that looks up its mask."""
 
     def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
-        kwargs = {"mask": rows_of(layer.row_mask, x), **kwargs}
+        kwargs = {"mask": expand_mask(layer.row_mask, x), **kwargs}
         normalised = kind.__call__(layer, x, *args, **kwargs)
         # NNX gives the type of the statistics, f32, where the layer says none.
         return normalised.astype(layer.dtype or x.dtype)

@@ -40,7 +40,7 @@ def normaliser(
         normalised = centred / scale
         if unchanged and _may_be_tokens(x):
             return normalised
-        return mixed_precision.lowered(normalised, precision)
+        return mixed_precision.lower(normalised, precision)
 
     return normalise
 

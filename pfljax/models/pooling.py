@@ -5,7 +5,7 @@ from functools import reduce
 import jax.numpy as jnp
 
 from pfljax.core.types import Array
-from pfljax.models.windows import Window, all_sides, padded, shifted
+from pfljax.models.windows import Window, all_sides, pad_images, shift
 
 
 def max_pool(x: Array, pad: int = 0) -> Array:
@@ -19,7 +19,7 @@ def max_pool(x: Array, pad: int = 0) -> Array:
     """
     if pad:
         sides = all_sides(pad)
-        x = padded(x, sides, fill=-jnp.inf)
+        x = pad_images(x, sides, fill=-jnp.inf)
     batch_size, h, w, channels = x.shape
     if min(h, w) < 2:
         raise ValueError(
@@ -44,4 +44,4 @@ def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
         strides=(stride, stride),
         padding=all_sides(pad),
     )
-    return reduce(jnp.maximum, shifted(x, window, fill=-jnp.inf))
+    return reduce(jnp.maximum, shift(x, window, fill=-jnp.inf))

@@ -116,7 +116,7 @@ class LSTM(nn.Module):
             # Two, as torch: each has the whole gradient, so their sum moves twice.
             bias = draw("bias_i") + draw("bias_h")
         weights = Weights(inputs, recurrent, bias)
-        return unrolled(x, weights, mixed_precision.of_products())
+        return unroll(x, weights, mixed_precision.product_precision())
 
 
 def last_state(h: Array) -> Array:
@@ -141,7 +141,7 @@ class States(NamedTuple):
 
 
 @_with_gradients
-def unrolled(x: Array, weights: Weights, precision: str | None = None) -> Array:
+def unroll(x: Array, weights: Weights, precision: str | None = None) -> Array:
     """Hidden states [T, B, H] of inputs [T, B, d] from a zero state.
 
     `precision` is JAX's name of that of products, forward and backward.
@@ -163,7 +163,7 @@ def _forward(x: Array, weights: Weights, precision: Any) -> tuple[Array, Any]:
     def step(state: tuple[Array, Array], inputs: Array) -> Any:
         h, c = state
         gates = inputs + jnp.matmul(h, recurrent, precision=precision) + bias
-        gates = _opened(gates)
+        gates = _activate(gates)
         i, f, g, o = jnp.split(gates, 4, axis=-1)
         c = f * c + i * g
         h = o * jnp.tanh(c)
@@ -176,7 +176,7 @@ def _forward(x: Array, weights: Weights, precision: Any) -> tuple[Array, Any]:
     return states.hidden, residuals
 
 
-def _opened(gates: Array) -> Array:
+def _activate(gates: Array) -> Array:
     """Sigmoids of i, f and o, and tanh of g, [B, 4H].
 
     All by one tanh, sigmoid(x) = (tanh(x / 2) + 1) / 2, and kept as one array: a pass
@@ -246,7 +246,7 @@ def _one_step_before(states: Array) -> Array:
     return jnp.concatenate([zero, states[:-1]])
 
 
-unrolled.defvjp(_forward, _backward)
+unroll.defvjp(_forward, _backward)
 
 
 def _uniform(bound: float) -> Any:

@@ -82,11 +82,11 @@ def task(
 
     options = {"shift": shift, "scale": scale, "loss": loss, "precision": precision}
 
-    def resized(widths: dict[units.Path, int]) -> Task:
-        return task(units.resized(module, widths), input_shape, **options)
+    def resize(widths: dict[units.Path, int]) -> Task:
+        return task(units.resize(module, widths), input_shape, **options)
 
     layers = partial(units.layer_units, module, shapes)
-    return assembled._replace(units=layers, resized=resized)
+    return assembled._replace(units=layers, resized=resize)
 
 
 def _forward(module: nn.Module) -> Apply:
@@ -105,7 +105,7 @@ def _forward(module: nn.Module) -> Apply:
                 variables,
                 x,
                 rngs={"dropout": key} if training else None,
-                method=_method_of(part),
+                method=_method(part),
                 mutable=[STATISTICS],
             )
         # Without batch normalisation the collection is not there.
@@ -114,7 +114,7 @@ def _forward(module: nn.Module) -> Apply:
     return apply
 
 
-def _method_of(part: str | None) -> Callable[..., Any] | None:
+def _method(part: str | None) -> Callable[..., Any] | None:
     """What Linen's `apply` calls for one part; None: the module's `__call__`."""
     if part is None:
         return None

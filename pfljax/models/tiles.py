@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import Array
-from pfljax.models.windows import Form, Window, padded, seen
+from pfljax.models.windows import Form, Window, pad_images, pixel_slices
 
 POINTS = (0.0, 1.0, -1.0, 0.5, -2.0)  # and infinity
 # A weight is transformed and read in the time of so many of its products (measured).
@@ -93,12 +93,16 @@ def _images(x: Array, form: Form, size: int) -> Array:
         (before, (tiles - 1) * size + count - before - pixels)
         for pixels, (before, _), tiles in axes
     )
-    x = padded(x, (rows, columns))
+    x = pad_images(x, (rows, columns))
     sees = Window(size=(count, count), strides=(size, size))
-    seen_columns = [x[:, :, pixels] for pixels in seen(x.shape[2], sees, axis=1)]
-    of_columns = _weighed(matrix, seen_columns)
-    seen_rows = [of_columns[:, :, pixels] for pixels in seen(x.shape[1], sees, axis=0)]
-    both = _weighed(matrix, seen_rows)
+    seen_columns = [
+        x[:, :, pixels] for pixels in pixel_slices(x.shape[2], sees, axis=1)
+    ]
+    of_columns = _combine(matrix, seen_columns)
+    seen_rows = [
+        of_columns[:, :, pixels] for pixels in pixel_slices(x.shape[1], sees, axis=0)
+    ]
+    both = _combine(matrix, seen_rows)
     return both.reshape(count * count, -1, form.channels)
 
 
@@ -107,10 +111,10 @@ def _slopes(slope: Array, form: Form, size: int) -> Array:
     matrix = transform(size, form.window.size[0]).slope
     h, w = _tiles(form, size)
     rows, columns = form.slope
-    whole = padded(slope, ((0, h * size - rows), (0, w * size - columns)))
+    whole = pad_images(slope, ((0, h * size - rows), (0, w * size - columns)))
     by_tile = whole.reshape(-1, h, size, w, size, form.outputs)
-    of_columns = _weighed(matrix, jnp.unstack(by_tile, axis=4))
-    both = _weighed(matrix, jnp.unstack(of_columns, axis=3))
+    of_columns = _combine(matrix, jnp.unstack(by_tile, axis=4))
+    both = _combine(matrix, jnp.unstack(of_columns, axis=3))
     return both.reshape(len(matrix) ** 2, -1, form.outputs)
 
 
@@ -137,7 +141,7 @@ def _both_axes(matrix: np.ndarray, a: Array) -> Array:
     return jnp.matmul(np.kron(matrix, matrix).astype(a.dtype), a)
 
 
-def _weighed(matrix: np.ndarray, parts: Sequence[Array]) -> Array:
+def _combine(matrix: np.ndarray, parts: Sequence[Array]) -> Array:
     """The matrix times an axis that comes in parts, as the first axis.
 
     As sums: on a CPU these are faster than a product where the parts overlap.

@@ -65,21 +65,19 @@ def layer_units(network: nn.Module, params: Params) -> list[Units]:
     ]
 
 
-def resized(layer: Any, widths: Mapping[Path, int], path: Path = ()) -> Any:
+def resize(layer: Any, widths: Mapping[Path, int], path: Path = ()) -> Any:
     """The network whose layers at these paths put out so many units."""
     if path in widths:
         return layer.clone(features=widths[path])
     match layer:
         case Network():
             return layer.clone(
-                body=resized(layer.body, widths, (*path, "body")),
-                head=resized(layer.head, widths, (*path, "head")),
+                body=resize(layer.body, widths, (*path, "body")),
+                head=resize(layer.head, widths, (*path, "head")),
             )
         case nn.Sequential():
             inner = enumerate(layer.layers)
-            layers = [
-                resized(each, widths, (*path, f"layers_{i}")) for i, each in inner
-            ]
+            layers = [resize(each, widths, (*path, f"layers_{i}")) for i, each in inner]
             return layer.clone(layers=layers)
     return layer
 

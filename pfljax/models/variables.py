@@ -29,7 +29,7 @@ def join(parameters: Params, statistics: Params) -> Params:
     return unflatten_dict(flat)
 
 
-def apart(params: Params) -> State:
+def split(params: Params) -> State:
     """The state of which `join` made `params`."""
     parameters = {}
     statistics = {}
@@ -49,7 +49,7 @@ def without_key(path: tuple[str, ...]) -> tuple[str, ...]:
 
 def to_linen(params: Params) -> dict[str, Any]:
     """The variables that a Linen module's `apply` takes."""
-    state = apart(params)
+    state = split(params)
     return {
         "params": state.parameters,
         STATISTICS: state.statistics,

@@ -53,7 +53,7 @@ def reach(window: Window) -> tuple[int, int]:
     return h, w
 
 
-def sides_of(
+def resolve_sides(
     padding: str | Sequence[tuple[int, int]], image: Sequence[int], window: Window
 ) -> Sides:
     """ "SAME", "VALID" or pairs, as pairs."""
@@ -68,22 +68,22 @@ def all_sides(pad: int) -> Sides:
     return (pad, pad), (pad, pad)
 
 
-def padded(x: Array, sides: Sides, fill: float = 0.0) -> Array:
+def pad_images(x: Array, sides: Sides, fill: float = 0.0) -> Array:
     """Images [B, H, W, C] with rows and columns of `fill` on their sides."""
     rows, columns = sides
     return jnp.pad(x, ((0, 0), rows, columns, (0, 0)), constant_values=fill)
 
 
-def shifted(x: Array, window: Window, fill: float = 0.0) -> list[Array]:
+def shift(x: Array, window: Window, fill: float = 0.0) -> list[Array]:
     """What each pixel of the window sees of the images, h * w times [B, H', W', C]."""
-    x = padded(x, window.padding, fill)
-    rows = seen(x.shape[1], window, axis=0)
-    columns = seen(x.shape[2], window, axis=1)
+    x = pad_images(x, window.padding, fill)
+    rows = pixel_slices(x.shape[1], window, axis=0)
+    columns = pixel_slices(x.shape[2], window, axis=1)
     # Row by row, as a kernel [h, w, I, O] lies in memory.
     return [x[:, row, column] for row in rows for column in columns]
 
 
-def seen(length: int, window: Window, axis: int) -> list[slice]:
+def pixel_slices(length: int, window: Window, axis: int) -> list[slice]:
     """Along one axis: what each pixel of a window sees, window after window."""
     last = length - reach(window)[axis] + 1
     offsets = (n * window.dilation[axis] for n in range(window.size[axis]))

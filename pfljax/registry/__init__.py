@@ -12,12 +12,12 @@ from pfljax.registry.factories import check as check
 from pfljax.registry.factories import check_names as check_names
 from pfljax.registry.factories import check_value as check_value
 from pfljax.registry.factories import check_values as check_values
-from pfljax.registry.factories import checked as checked
 from pfljax.registry.factories import component as component
 from pfljax.registry.factories import defaults as defaults
-from pfljax.registry.factories import given as given
 from pfljax.registry.factories import in_floats as in_floats
 from pfljax.registry.factories import options as options
+from pfljax.registry.factories import select_context as select_context
+from pfljax.registry.factories import validate as validate
 from pfljax.registry.names import find as find
 from pfljax.registry.names import near as near
 from pfljax.registry.names import require as require

@@ -68,7 +68,7 @@ def broken_range(value: Any, kind: Any) -> Range | None:
     return broken[0] if broken and None not in broken else None
 
 
-def described(kind: Any) -> str:
+def describe(kind: Any) -> str:
     """The type in words: "a number", "a whole number or None", "'mean' or 'sum'"."""
     words = [IN_WORDS.get(name, name) for name in names(kind)]
     if IN_WORDS["float"] in words and IN_WORDS["int"] in words:
@@ -84,7 +84,7 @@ def names(kind: Any) -> list[str]:
     return found
 
 
-def written(parameter: inspect.Parameter) -> Any:
+def written_type(parameter: inspect.Parameter) -> Any:
     """The type of an option as the command line and config.json take it.
 
     That of the default where the annotation says none, or one that is no scalar.
@@ -166,7 +166,7 @@ def _names(kind: Any) -> list[str]:
     if get_origin(kind) is Sequence:
         return ["positive whole numbers in parentheses"]
     if get_origin(kind) is tuple:
-        return [f"{described(get_args(kind)[0])}, or several with spaces between them"]
+        return [f"{describe(get_args(kind)[0])}, or several with spaces between them"]
     if get_origin(kind) is Callable:
         return ["a function"]
     if kind is NoneType:

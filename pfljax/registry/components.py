@@ -52,7 +52,7 @@ class Component:
         return self.build(*args, **context, **self.options)
 
     def __str__(self) -> str:
-        pairs = ",".join(f"{key}={_written(value)}" for key, value in self.args)
+        pairs = ",".join(f"{key}={_write(value)}" for key, value in self.args)
         return f"{self.name}:{pairs}" if pairs else self.name
 
     def __repr__(self) -> str:
@@ -130,7 +130,7 @@ def _parts(text: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def _written(value: Any) -> str:
+def _write(value: Any) -> str:
     """A value as `parse` reads it: a text in quotes, where it would be another."""
     text = str(value)
     if not isinstance(value, str):

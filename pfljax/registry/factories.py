@@ -39,7 +39,7 @@ def defaults(factory: Callable) -> dict[str, Any]:
     }
 
 
-def given(factory: Callable, **context: Any) -> dict[str, Any]:
+def select_context(factory: Callable, **context: Any) -> dict[str, Any]:
     """What of `context` the factory asks for."""
     asked = inspect.signature(factory).parameters
     return {name: value for name, value in context.items() if name in asked}
@@ -63,7 +63,7 @@ def in_floats(choice: Component, factory: Callable) -> Component:
     return Component(choice.name, tuple(pairs))
 
 
-def checked(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
+def validate(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
     """The factory, which refuses arguments that its annotations do not allow."""
     signature = inspect.signature(factory)
 
@@ -102,7 +102,7 @@ def component(factory: Any) -> Any:
     builds: `ditto(task, local, lam=1.0)`. What has no other arguments is built by
     calling the component: `clip(norm=1.0)()`.
     """
-    build = checked(factory)
+    build = validate(factory)
 
     @functools.wraps(factory)
     def make(*args: Any, **kwargs: Any) -> Any:
@@ -159,7 +159,7 @@ def check_value(name: str, value: Any, parameter: inspect.Parameter) -> None:
             # A tracer of JAX has no value yet. A sweep, which passes it, has checked
             # every point before.
             return
-    require(name, value, _fits(value, parameter), _expected(parameter))
+    require(name, value, _fits(value, parameter), _describe(parameter))
     broken = annotations.broken_range(value, parameter.annotation)
     if broken is not None:
         require(name, value, False, broken.expected)
@@ -173,8 +173,8 @@ def _fits(value: Any, parameter: inspect.Parameter) -> bool:
     return annotations.fits(value, parameter.annotation)
 
 
-def _expected(parameter: inspect.Parameter) -> str:
-    kind = annotations.described(parameter.annotation)
+def _describe(parameter: inspect.Parameter) -> str:
+    kind = annotations.describe(parameter.annotation)
     if parameter.default in (None, parameter.empty):
         return kind
     return f"{kind}, such as {parameter.default!r}"

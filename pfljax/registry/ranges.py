@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 class Range(NamedTuple):
     """Which numbers an option takes, as part of its annotation.
 
-    `checked` reads it where a factory is called, and `check` where a choice is made.
+    `validate` reads it where a factory is called, and `check` where a choice is made.
     """
 
     holds: Callable[[Any], bool]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
-from pfljax.report.curves import Curve, curve_of
+from pfljax.report.curves import Curve, make_curve
 from pfljax.report.frames import Frame
 from pfljax.report.groups import Group, group_runs
 from pfljax.report.runs import Run, main_clients
@@ -76,7 +76,7 @@ def differences(comparisons: Frame) -> "Figure | None":
 def comparison_curves(runs: Sequence[Run], by: str = "rounds") -> "Figure":
     """Mean accuracy over "rounds", "bytes" or "seconds", with ± std over seeds."""
     groups = group_runs(runs)
-    curves = {g.label: {r.seed: curve_of(r) for r in g.runs} for g in groups}
+    curves = {g.label: {r.seed: make_curve(r) for r in g.runs} for g in groups}
     return draw_curves(curves, local_label(groups), by)
 
 

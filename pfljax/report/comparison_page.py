@@ -12,14 +12,14 @@ from pfljax.report.groups import (
     differing_problem,
     differing_settings,
 )
-from pfljax.report.html import Block, text_of
+from pfljax.report.html import Block, format_value
 from pfljax.report.run_page import run_notices
 from pfljax.report.runs import Run
 from pfljax.report.settings import settings_by_group, value_text
 from pfljax.report.tables import EMPTY, Table
 from pfljax.runs import names
-from pfljax.runs.config import named
-from pfljax.runtime.words import number_of
+from pfljax.runs.config import join_options
+from pfljax.runtime.words import count_noun
 
 FACTS = ("dataset", "partition", "model", "models")
 MOST_NAMES = 3  # of runs in a cell; of more, their number
@@ -101,8 +101,8 @@ def comparison_facts(groups: Sequence[Group]) -> list[str]:
     differing = differing_settings(groups)
     shared = {k: v for k, v in groups[0].config.items() if k not in differing}
     return [
-        number_of(len(groups), "method"),
-        number_of(len(runs), "run"),
+        count_noun(len(groups), "method"),
+        count_noun(len(runs), "run"),
         f"seeds {', '.join(map(str, seeds))}",
         *problem_facts(shared),
     ]
@@ -123,7 +123,7 @@ def settings_blocks(groups: Sequence[Group]) -> list[Block]:
     differing = differing_settings(groups)
     rows = []
     for group in groups if differing else ():
-        settings = named(group.config)
+        settings = join_options(group.config)
         cells = [value_text(name, settings.get(name)) for name in differing]
         rows.append([group.label, *cells])
     table = Table("Settings that differ", ["Method", *differing], rows)
@@ -169,7 +169,7 @@ def _environment(run: Run) -> dict[str, str]:
     packages = run.environment.get("packages") or {}
     shown = ("python", "platform", "processors", "devices")
     return {
-        **{n.capitalize(): text_of(run.environment.get(n, EMPTY)) for n in shown},
+        **{n.capitalize(): format_value(run.environment.get(n, EMPTY)) for n in shown},
         "Packages": ", ".join(f"{name} {packages[name]}" for name in packages),
     }
 

@@ -26,7 +26,9 @@ class Curve(NamedTuple):
     seconds: np.ndarray  # f[T], of the virtual clock
 
 
-def curve_of(run: Run, accuracy: tuple[np.ndarray, np.ndarray] | None = None) -> Curve:
+def make_curve(
+    run: Run, accuracy: tuple[np.ndarray, np.ndarray] | None = None
+) -> Curve:
     """The curve of a run: of its main model, or of `accuracy` = (rounds, means)."""
     rounds, means = accuracy or accuracy_curve(run)
     lines = {line["round"]: line for line in run.rounds}
@@ -37,7 +39,7 @@ def curve_of(run: Run, accuracy: tuple[np.ndarray, np.ndarray] | None = None) ->
     return Curve(means, rounds.astype(float), np.add(up, down), np.array(clock, float))
 
 
-def curves_of(frame: Frame) -> dict[str, dict[int, Curve]]:
+def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:
     """The curves of the main models in a tidy table, by method and seed."""
     rows = frame[frame.main & (frame.clients == "all") & (frame.split == "test")]
     rows = rows[rows.metric == "accuracy"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.evaluation import fairness
-from pfljax.report.curves import curve_of, spent
+from pfljax.report.curves import make_curve, spent
 from pfljax.report.runs import Run, read_run
 from pfljax.runs import baseline as local_training
 
@@ -50,7 +50,7 @@ def evaluate(
     rounds = finished.per_client["round"]
     # Without the clients that have no examples.
     known = by_round[:, ~np.isnan(by_round).all(axis=0)].astype(float)
-    curve = curve_of(finished, (rounds, known.mean(axis=1)))
+    curve = make_curve(finished, (rounds, known.mean(axis=1)))
     return {
         "round": int(rounds[-1]),
         "metric": metric,

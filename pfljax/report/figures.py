@@ -11,7 +11,7 @@ import numpy as np
 
 from pfljax.report.comparison_figures import comparison_curves as comparison_curves
 from pfljax.report.comparison_figures import differences as differences
-from pfljax.report.curves import curve_of
+from pfljax.report.curves import make_curve
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.runs import Run, number, personal_is_server
 from pfljax.report.style import (
@@ -39,7 +39,7 @@ COLOURS = {"personal": PALETTE[0], "server": PALETTE[1], "training": GREY}
 
 def learning_curves(run: Run) -> "Figure | None":
     """Test accuracy and loss by round: the mean and a 10-90 % band over clients."""
-    models = models_of(run)
+    models = list_models(run)
     if not models:
         return None
     figure, (accuracy, loss) = new_figure(8.4, 3.2, 2)
@@ -61,11 +61,11 @@ def learning_curves(run: Run) -> "Figure | None":
 
 def accuracy_by_seconds(run: Run) -> "Figure | None":
     """Test accuracy by virtual seconds: the mean and a 10-90 % band over clients."""
-    if "clock" not in run.rounds[-1] or not models_of(run):
+    if "clock" not in run.rounds[-1] or not list_models(run):
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
     evaluated = run.per_client["round"]
-    seconds = curve_of(run, (evaluated, np.zeros(len(evaluated)))).seconds
+    seconds = make_curve(run, (evaluated, np.zeros(len(evaluated)))).seconds
     ends = _draw_models(axes, run, seconds, "accuracy", 100)
     axes.set(xlabel="virtual seconds", ylabel="test accuracy (%)")
     axes.set_xlim(0, run.rounds[-1]["clock"] or 1)
@@ -81,7 +81,7 @@ def _draw_models(
     # A line through one point is not seen.
     marker = "o" if len(x) == 1 else None
     ends = []
-    for model, text in models_of(run).items():
+    for model, text in list_models(run).items():
         values = run.per_client.get(f"{model}/test/{metric}")
         if values is None:
             continue
@@ -102,7 +102,7 @@ def _draw_training_loss(axes: "Axes", run: Run) -> tuple[float, str, str]:
 
 def accuracy_by_client(run: Run) -> "Figure | None":
     """Test accuracy of each client at the last round, sorted by the first model's."""
-    models = models_of(run)
+    models = list_models(run)
     if not models:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
@@ -198,7 +198,7 @@ def lambda_curve(run: Run) -> "Figure | None":
     return figure
 
 
-def quantities_of(run: Run) -> dict[str, np.ndarray]:
+def list_quantities(run: Run) -> dict[str, np.ndarray]:
     """What the method reports of each client at the last evaluation, f[C] by name."""
     return {
         name.removeprefix(PREFIX): values[-1]
@@ -209,7 +209,7 @@ def quantities_of(run: Run) -> dict[str, np.ndarray]:
 
 def quantities_by_size(run: Run) -> "Figure | None":
     """What the method reports of each client, by the client's training examples."""
-    quantities = quantities_of(run)
+    quantities = list_quantities(run)
     if not quantities:
         return None
     size = run.per_client["train_size"]
@@ -293,7 +293,7 @@ def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return mean, low, high
 
 
-def models_of(run: Run) -> dict[str, str]:
+def list_models(run: Run) -> dict[str, str]:
     """The models with a number for each client, and what figures call them."""
     if personal_is_server(run):
         return {"server": "server = personal"}

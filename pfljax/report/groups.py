@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pfljax.report.runs import Run
-from pfljax.runs.config import named
+from pfljax.runs.config import join_options
 
 # They do not make another method.
 OF_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
@@ -61,7 +61,7 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def differing_settings(groups: Sequence[Group]) -> list[str]:
     """Settings that tell the groups apart; a method and its options are one."""
-    return differing([named(group.config) for group in groups])
+    return differing([join_options(group.config) for group in groups])
 
 
 def differing_problem(groups: Sequence[Group]) -> list[str]:

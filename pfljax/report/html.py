@@ -66,22 +66,22 @@ def render(
     folded: Mapping[str, Sequence[Block]],
 ) -> str:
     """The page. `folded` has the sections below the `lead`; empty ones are left out."""
-    sections = [(name, _filled(blocks)) for name, blocks in folded.items()]
+    sections = [(name, _drop_empty(blocks)) for name, blocks in folded.items()]
     return _environment().get_template("page.html.j2").render(
         title=title,
         facts=facts,
         notices=notices,
-        lead=_filled(lead),
+        lead=_drop_empty(lead),
         folded=[(name, blocks) for name, blocks in sections if blocks],
     )  # fmt: skip
 
 
-def _filled(blocks: Sequence[Block]) -> list[Block]:
+def _drop_empty(blocks: Sequence[Block]) -> list[Block]:
     """The blocks that show something."""
     return [b for b in blocks if (b.rows if isinstance(b, Table) else b[0])]
 
 
-def text_of(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a reader types it."""
     if isinstance(value, str):
         return value

@@ -85,7 +85,7 @@ def answer(table: Frame, comparisons: Frame) -> list[str]:
         p = _p_text(sure.p_holm.max())
         sentences.append(f"Another seed would say the same against {names} ({p}).")
     if len(unsure):
-        sentences.append(_undecided(unsure))
+        sentences.append(_open_comparisons(unsure))
     if tested.seeds.min() == 1:
         sentences.append("One seed can answer only roughly.")
     elif tested.same_clients.all():
@@ -93,7 +93,7 @@ def answer(table: Frame, comparisons: Frame) -> list[str]:
     return sentences
 
 
-def _undecided(unsure: Frame) -> str:
+def _open_comparisons(unsure: Frame) -> str:
     """Which comparisons are open, and how many seeds would decide them."""
     seeds = int(unsure.seeds.max())
     count = "1 seed does" if seeds == 1 else f"{seeds} seeds do"

@@ -52,7 +52,7 @@ class Scores(NamedTuple):
         return float(np.mean(list(self.means.values())))
 
 
-def scores_of(group: Group, means: Mapping[int, float]) -> Scores:
+def make_scores(group: Group, means: Mapping[int, float]) -> Scores:
     """The scores of a group of runs; `means` are by seed."""
     clients = {run.seed: main_clients(run) for run in group.runs}
     return Scores(

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from pfljax.report import figures
-from pfljax.report.html import Block, Cards, Pairs, Picture, render, text_of
+from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.runs import Run
 from pfljax.report.settings import model_names, model_of_each, settings_by_group
 from pfljax.report.tables import EMPTY, Table
 from pfljax.runs import names
-from pfljax.runtime.words import number_of
+from pfljax.runtime.words import count_noun
 
 MOST_CLIENTS = 500  # with a row of their own
 BY_CLIENT = ("clients", "sizes", "class_histogram", "official", "official_names")
@@ -68,8 +68,8 @@ def _facts(run: Run) -> list[str]:
         *([f"models {model_names(config['models'])}"] if config.get("models") else []),
         f"data {names.short(config.get('dataset', 'unknown'))}",
         f"partition {'given in Python' if run.partition.get('given') else dealing}",
-        number_of(len(run.partition["class_histogram"]), "client"),
-        number_of(run.summary["rounds"], "round"),
+        count_noun(len(run.partition["class_histogram"]), "client"),
+        count_noun(run.summary["rounds"], "round"),
         f"seed {run.seed}",
     ]
 
@@ -81,7 +81,7 @@ def _client_table(run: Run) -> Table:
     shown = np.arange(C)
     title = f"Each of {C} clients"
     if C > MOST_CLIENTS:
-        models = list(figures.models_of(run))
+        models = list(figures.list_models(run))
         if models:
             accuracy = run.per_client[f"{models[0]}/test/accuracy"][-1]
             shown = np.argsort(accuracy, kind="stable")
@@ -104,10 +104,10 @@ def client_columns(run: Run) -> dict[str, Sequence[Any]]:
         if name in run.per_client:
             columns[heading] = run.per_client[name].tolist()
     columns["Classes"] = (histogram > 0).sum(1)
-    for model, text in figures.models_of(run).items():
+    for model, text in figures.list_models(run).items():
         accuracy = 100 * run.per_client[f"{model}/test/accuracy"][-1].astype(float)
         columns[f"Accuracy, {text} (%)"] = [_cell(a, ".2f") for a in accuracy]
-    for name, values in figures.quantities_of(run).items():
+    for name, values in figures.list_quantities(run).items():
         columns[name] = [_cell(value, ".4g") for value in values]
     return columns
 
@@ -122,13 +122,13 @@ def _environment(run: Run) -> dict[str, str]:
     packages = environment.pop("packages", {})
     if "model" in environment:
         environment["model"] = model_names(environment["model"].split(","))
-    return {n: text_of(value) for n, value in (environment | packages).items()}
+    return {n: format_value(value) for n, value in (environment | packages).items()}
 
 
 def _data(partition: Mapping[str, Any]) -> dict[str, str]:
     """The manifest, without what it says of each client."""
     hidden = (*BY_CLIENT, "unseen", "sha256")
-    lines = {n: text_of(v) for n, v in partition.items() if n not in hidden}
+    lines = {n: format_value(v) for n, v in partition.items() if n not in hidden}
     if partition.get("unseen"):
         lines["clients held out"] = str(len(partition["unseen"]["class_histogram"]))
     for split, sizes in partition["sizes"].items():
@@ -140,4 +140,7 @@ def _data(partition: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(official, list):
         total = np.sum(official, axis=0).tolist()
         official = dict(zip(partition["official_names"], total, strict=True))
-    return lines | {"official split": text_of(official), "sha256": partition["sha256"]}
+    return lines | {
+        "official split": format_value(official),
+        "sha256": partition["sha256"],
+    }

@@ -9,7 +9,7 @@ import numpy as np
 
 from pfljax.runs import config, folder
 from pfljax.runs.log import NEWEST
-from pfljax.runtime.documents import damaged
+from pfljax.runtime.documents import damage_error
 from pfljax.runtime.files import DAMAGE, FileError
 
 NO_DEFAULT = object()  # None may be the value of an option
@@ -59,7 +59,7 @@ def read_run(path: str | Path) -> Run:
         )
     settings = folder.read_json(path / "config.json")
     try:
-        by_name = config.tabulated(settings)
+        by_name = config.split_options(settings)
     except ValueError as error:
         raise FileError(f"{path / 'config.json'}: {error}") from None
     if not (path / "summary.json").is_file():
@@ -70,7 +70,7 @@ def read_run(path: str | Path) -> Run:
     summary = folder.read_json(path / "summary.json")
     return Run(
         folder=path,
-        label=str(by_name.get("label") or summary.get("label") or label_of(by_name)),
+        label=str(by_name.get("label") or summary.get("label") or make_label(by_name)),
         config=by_name,
         environment=folder.read_json(path / "environment.json"),
         partition=folder.read_partition(path),
@@ -80,7 +80,7 @@ def read_run(path: str | Path) -> Run:
     )
 
 
-def label_of(
+def make_label(
     settings: Mapping[str, Any], defaults: Mapping[str, Any] | None = None
 ) -> str:
     """The label, or else the algorithm and its options that differ from `defaults`."""
@@ -178,9 +178,9 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         arrays = folder.read_arrays(path)
     except folder.FolderError as error:
-        raise damaged(path, error) from error
+        raise damage_error(path, error) from error
     if not arrays:
-        raise damaged(path, "it has no arrays")
+        raise damage_error(path, "it has no arrays")
     return arrays
 
 
@@ -190,4 +190,4 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
     except DAMAGE as error:
-        raise damaged(path, error) from error
+        raise damage_error(path, error) from error

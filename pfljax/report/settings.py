@@ -3,8 +3,8 @@
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from pfljax.report.html import Pairs, text_of
-from pfljax.runs.config import named
+from pfljax.report.html import Pairs, format_value
+from pfljax.runs.config import join_options
 from pfljax.runs.settings import HELP
 
 # What is said behind models whose paper could not be read, by how their names begin.
@@ -35,7 +35,7 @@ def value_text(name: str, value: Any) -> str:
     """The value of a setting as pages show it."""
     if name in ("model", "models", "proxy") and value is not None:
         return model_names([value] if isinstance(value, str) else value)
-    return text_of(value)
+    return format_value(value)
 
 
 def settings_by_group(
@@ -45,7 +45,7 @@ def settings_by_group(
     hyper = {n: v for n, v in settings["hyper"].items() if n not in without}
     headings = {name: title for title, names in HELP.items() for name in names}
     groups: dict[str, dict[str, str]] = {}
-    for name, value in named({**settings, "hyper": hyper}).items():
+    for name, value in join_options({**settings, "hyper": hyper}).items():
         if name not in without:
             group = groups.setdefault(headings.get(name, ""), {})
             group[name] = value_text(name, value)

@@ -31,7 +31,7 @@ from pfljax.report.tables import (
     values_by_seed,
 )
 from pfljax.report.tidy import COLUMNS, ORACLE
-from pfljax.runtime.documents import damaged
+from pfljax.runtime.documents import damage_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +66,7 @@ def read(folder: str | Path) -> Frame:
                 frame[name] = [float(text or "nan") for text in frame[name]]
         frame["round"] = frame["round"].astype(int)
     except (ValueError, KeyError) as error:
-        raise damaged(path, error) from error
+        raise damage_error(path, error) from error
     # A kill may cut the last run, whose rows are written at once.
     if not path.read_bytes().endswith(b"\n"):
         names = _swept(frame)
@@ -77,7 +77,7 @@ def read(folder: str | Path) -> Frame:
 def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
     """The rows with the columns of the tidy table of runs; a method is a point."""
     frame = make_frame(rows)
-    names = points_of(frame)
+    names = swept_names(frame)
     models = zip(frame.judged, frame["lambda"].astype(str), strict=True)
     frame["model"] = [MODELS.get(model) for model in models]
     frame = frame[frame.model.notna()]
@@ -117,10 +117,10 @@ def value_text(value: Any) -> str:
 
 def baselines(frame: Frame) -> set[str]:
     """The points that are local training or fine-tuned FedAvg."""
-    if "algorithm" not in points_of(frame):
+    if "algorithm" not in swept_names(frame):
         return set()
     found = set()
-    for values in frame[points_of(frame)].drop_duplicates().to_dict("records"):
+    for values in frame[swept_names(frame)].drop_duplicates().to_dict("records"):
         choice = registry.parse(values["algorithm"])
         settings = {"algorithm": choice.name, "hyper": choice.options}
         if is_local(settings) or is_tuned_fedavg(settings):
@@ -149,7 +149,7 @@ def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> str:
     return f"{done} of {asked} runs are finished; the sweep's command runs the rest."
 
 
-def points_of(frame: Frame) -> list[str]:
+def swept_names(frame: Frame) -> list[str]:
     """The names of what was swept, beside the seed."""
     return [name for name in _swept(frame) if name != "seed"]
 
@@ -209,7 +209,7 @@ def _draw(
 
 def _texts(frame: Frame) -> "Any":
     """The point of each row, as text."""
-    rows = frame[points_of(frame)].to_dict("records")
+    rows = frame[swept_names(frame)].to_dict("records")
     return frame.index.to_series().map(
         dict(zip(frame.index, map(point_text, rows), strict=True))
     )
@@ -218,7 +218,7 @@ def _texts(frame: Frame) -> "Any":
 def _axis(frame: Frame) -> str | None:
     """The swept number with most values, if it has two."""
     counts = {}
-    for name in points_of(frame):
+    for name in swept_names(frame):
         texts = {value_text(value) for value in frame[name].unique()}
         if len(texts) > 1 and all(map(_is_number, texts)):
             counts[name] = len(texts)

@@ -99,7 +99,7 @@ def _rows(run: Run, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
                 figures = metrics.get(metric)
                 yield head | {"metric": metric} | (figures or {})
             if is_shown and record["clients"] == "all" and record["split"] == "test":
-                clients = _clients_of(run, record, moment["round"])
+                clients = _client_accuracy(run, record, moment["round"])
                 yield from _fairness(head, run, runs, clients)
         if moment["last"]:
             yield from _mixture_rows(moment, run, runs)
@@ -134,7 +134,9 @@ def _moments(run: Run) -> Iterator[dict[str, Any]]:
             }
 
 
-def _clients_of(run: Run, record: dict[str, Any], round_: int) -> np.ndarray | None:
+def _client_accuracy(
+    run: Run, record: dict[str, Any], round_: int
+) -> np.ndarray | None:
     """The accuracy f32[C] behind a record; None if the run has not kept it."""
     if record["model"] == "server":
         return None if record["finetune"] else clients_at(run, "server", round_)
@@ -184,8 +186,8 @@ def _fairness(
     if clients is None:
         return
     local = tuned = before = None
-    local_run = None if is_local(run.config) else baseline_of(run, runs, is_local)
-    tuned_run = baseline_of(run, runs, is_tuned_fedavg)
+    local_run = None if is_local(run.config) else find_baseline(run, runs, is_local)
+    tuned_run = find_baseline(run, runs, is_tuned_fedavg)
     if local_run is not None:
         local = _at_the_same(local_run, head)
     if tuned_run is not None and not is_tuned_fedavg(run.config):
@@ -209,7 +211,7 @@ def _at_the_same(run: Run, moment: dict[str, Any]) -> np.ndarray | None:
     return clients_at(run, "personal", chosen.get("round", -1))
 
 
-def baseline_of(run: Run, runs: Sequence[Run], is_baseline: Any) -> Run | None:
+def find_baseline(run: Run, runs: Sequence[Run], is_baseline: Any) -> Run | None:
     """The run of a baseline on the same data and seed, with the most equal settings."""
     candidates = [
         other

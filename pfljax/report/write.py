@@ -15,7 +15,7 @@ from pfljax.report import (
     tables,
     tidy,
 )
-from pfljax.report.curves import Curve, curves_of, default_targets, spent_table
+from pfljax.report.curves import Curve, default_targets, group_curves, spent_table
 from pfljax.report.frames import Frame
 from pfljax.report.groups import PROBLEM, differing_problem, group_runs
 from pfljax.report.html import Block, Pairs, Picture, picture, render
@@ -79,7 +79,7 @@ def write_run_report(
     out = files.make_folder(Path(out or folder))
     shown = _save(drawn, captions, out, figure_kinds)
     details = _details(frame, ranked=False)
-    details["Until a target"] = [_spent(curves_of(frame), targets, ranked=False)]
+    details["Until a target"] = [_spent(group_curves(frame), targets, ranked=False)]
     page = run_page(run, details, shown, read_landscapes(run.folder))
     files.write_text(out / "report.html", page)
     cards = Table("", ["Key figure", ""], [card[:2] for card in key_figures(run)])
@@ -122,9 +122,9 @@ def write_comparison(
     frame = tidy.tidy(groups, tidy.recorded_baselines(runs))
     ranked = not differing_problem(groups)
     means = _main_means(frame)
-    scores = [pairs.scores_of(g, means.get(g.label, {})) for g in groups]
+    scores = [pairs.make_scores(g, means.get(g.label, {})) for g in groups]
     comparisons, refusals = pairs.compare(scores if ranked else [])
-    curves = curves_of(frame)
+    curves = group_curves(frame)
     local = comparison_figures.local_label(groups)
     drawn: dict[str, Figure | None] = {
         "differences": comparison_figures.differences(comparisons),
@@ -177,17 +177,17 @@ def write_sweep_report(
     check_targets(targets)
     rows = sweeps.read(folder)
     about = read_json(Path(folder) / "sweep.json")
-    config = run_config.tabulated(about["experiment"])
+    config = run_config.split_options(about["experiment"])
     over = about["over"]
     frame = sweeps.tidy(rows)
-    ranked = not set(sweeps.points_of(rows)).intersection(PROBLEM)
+    ranked = not set(sweeps.swept_names(rows)).intersection(PROBLEM)
     baselines = sweeps.baselines(rows)
     scores = [
         Scores(method, means, is_baseline=method in baselines)
         for method, means in _main_means(frame).items()
     ]
     comparisons, refusals = pairs.compare(scores if ranked else [])
-    curves = curves_of(frame)
+    curves = group_curves(frame)
     drawn = {
         "accuracy": sweeps.figure(rows),
         "differences": comparison_figures.differences(comparisons),

@@ -70,7 +70,7 @@ def _check_each(experiment: Experiment) -> None:
 
 def names_own_model(model: Component) -> bool:
     """Whether no model of pfljax has this name: it can only be given in Python."""
-    return model.name != "auto" and model.name not in components.known("model")
+    return model.name != "auto" and model.name not in components.factories("model")
 
 
 def _check_model(experiment: Experiment, own: bool) -> None:
@@ -86,7 +86,7 @@ def _check_model(experiment: Experiment, own: bool) -> None:
             "give your model a name of its own, such as model='mine'"
         )
     if not own and names_own_model(model):
-        said = registry.unknown("model", components.known("model"), model.name)
+        said = registry.unknown("model", components.factories("model"), model.name)
         raise ValueError(f"{said}; your own: run(experiment, task=...) in Python")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from pfljax.runs import checks, config
 from pfljax.runs.folder import (
     FolderError,
-    begun,
     complete,
+    is_begun,
     read_config,
     read_partition,
     write_json,
@@ -78,7 +78,7 @@ def begin(
                 (path / name).unlink(missing_ok=True)
     write_json(path / "config.json", config.to_dict(experiment))
     # Another width would sum in another order: it stays once a state was saved.
-    if not begun(path):
+    if not is_begun(path):
         write_json(path / "environment.json", environment.now() | {"width": width})
 
 

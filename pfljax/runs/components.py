@@ -28,7 +28,7 @@ KINDS = ("algorithm", "optimizer", "schedule", *REGISTRIES)
 SETTINGS = (*REGISTRIES, "models", "proxy")
 
 
-def known(kind: str) -> Mapping[str, Callable]:
+def factories(kind: str) -> Mapping[str, Callable]:
     """The factories of a kind by name, without methods whose files are broken."""
     if kind == "algorithm":
         from pfljax import algorithms
@@ -66,7 +66,7 @@ def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
 
 
 def _check(setting: str, choice: Component) -> None:
-    if setting == "channel" and choice.name in known("aggregation"):
+    if setting == "channel" and choice.name in factories("aggregation"):
         raise ValueError(
             f"channel has {choice}, which is an aggregation; give it as aggregation "
             f"(--aggregation {choice})"
@@ -77,7 +77,7 @@ def _check(setting: str, choice: Component) -> None:
 
         also = OF_ALL
         # TFDS says whether it knows another name.
-        if choice.name not in known(setting):
+        if choice.name not in factories(setting):
             return
     factory = registry.find(setting, _factories(setting), choice.name)
     registry.check(setting, choice, factory, also)
@@ -86,12 +86,12 @@ def _check(setting: str, choice: Component) -> None:
 def _factories(setting: str) -> Mapping[str, Callable]:
     """The factories of a setting, and the names that stand for other choices."""
     if setting in ("model", "proxy"):
-        return {"auto": _no_options, **known("model")}
+        return {"auto": _no_options, **factories("model")}
     if setting == "models":
         from pfljax.models.model_groups import GROUPS
 
-        return {**known("model"), **dict.fromkeys(GROUPS, _no_options)}
-    return known(setting)
+        return {**factories("model"), **dict.fromkeys(GROUPS, _no_options)}
+    return factories(setting)
 
 
 def _no_options() -> None:
@@ -140,7 +140,7 @@ def _factory(setting: str, name: str) -> Callable | None:
         return schedules.find_function(name)
     factory = _factories(setting).get(name)
     if factory is None and setting == "server_optimizer":
-        return known("optimizer").get(name)
+        return factories("optimizer").get(name)
     return factory
 
 

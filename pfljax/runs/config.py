@@ -15,7 +15,7 @@ CHANGEABLE = (*UNHASHED, "rounds")  # by going on
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
     """The settings as JSON types, and the number of the format."""
-    return {"format": FORMAT, **written(experiment)}
+    return {"format": FORMAT, **to_json(experiment)}
 
 
 def from_dict(values: Any) -> Experiment:
@@ -42,12 +42,12 @@ def by_name(values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "format"}
 
 
-def written(experiment: Experiment) -> dict[str, Any]:
+def to_json(experiment: Experiment) -> dict[str, Any]:
     """The settings by name, as JSON types."""
-    return {name: _written(value) for name, value in vars(experiment).items()}
+    return {name: _to_json(value) for name, value in vars(experiment).items()}
 
 
-def _written(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, Component):
         return str(value)
     if isinstance(value, tuple):
@@ -60,7 +60,7 @@ def digest(experiment: Experiment) -> str:
     # A longer run has the same first rounds, so its old checkpoints are its own, unless
     # a method goes by the number of rounds.
     left_out = UNHASHED if looks_ahead(experiment) else CHANGEABLE
-    values = written(experiment)
+    values = to_json(experiment)
     hashed = {name: values[name] for name in values if name not in left_out}
     text = json.dumps(hashed, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -71,13 +71,13 @@ def looks_ahead(experiment: Experiment) -> bool:
     from pfljax import algorithms  # here alone: reports read settings without JAX
 
     factory = algorithms.method(experiment.algorithm.name)
-    return bool(registry.given(factory, rounds=experiment.rounds))
+    return bool(registry.select_context(factory, rounds=experiment.rounds))
 
 
 def difference(old: Experiment, new: Experiment) -> list[str]:
     """The settings that differ and change a number, as "name: old -> new"."""
-    before = written(old)
-    after = written(new)
+    before = to_json(old)
+    after = to_json(new)
     return [
         f"{name}: {before[name]} -> {after[name]}"
         for name in before
@@ -85,14 +85,14 @@ def difference(old: Experiment, new: Experiment) -> list[str]:
     ]
 
 
-def tabulated(values: Any) -> dict[str, Any]:
+def split_options(values: Any) -> dict[str, Any]:
     """`by_name` with the name of the method and its options apart, for tables."""
     settings = by_name(values)
     method = registry.parse(settings.get("algorithm", ""))
     return {**settings, "algorithm": method.name, "hyper": method.options}
 
 
-def named(settings: Mapping[str, Any]) -> dict[str, Any]:
+def join_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Tabulated settings with the options behind the name of the method."""
     method = Component(settings["algorithm"], settings["hyper"])
     values = {**settings, "algorithm": str(method)}

@@ -48,13 +48,13 @@ OWN_FILES = (  # of a run or sweep; other results are not written over them
 )
 
 
-def finished(folder: Path) -> bool:
+def is_finished(folder: Path) -> bool:
     """Whether the run in `folder` is complete, with its page."""
     return (folder / "summary.json").exists() and (folder / "report.html").exists()
 
 
 @contextmanager
-def locked(folder: Path, kind: str = "run") -> Iterator[None]:
+def lock(folder: Path, kind: str = "run") -> Iterator[None]:
     """Makes `folder` if need be and holds it: one process at a time runs in it.
 
     `kind` is "run" or "sweep". An error before anything is written leaves no folder
@@ -115,7 +115,7 @@ def complete(folder: Path, experiment: Experiment) -> bool:
     return summary["rounds"] == experiment.rounds
 
 
-def begun(folder: Path) -> bool:
+def is_begun(folder: Path) -> bool:
     """Whether the run in `folder` has saved a state."""
     return (folder / "checkpoints").exists() or (folder / "summary.json").exists()
 

@@ -40,7 +40,7 @@ def _digest(value: Any) -> str:
 
 def comparison(folders: Sequence[Path], targets: Sequence[float] = ()) -> str:
     """The folder of a comparison: the first two runs by name, and a digest of all."""
-    called = list(dict.fromkeys(map(_called, folders)))
+    called = list(dict.fromkeys(map(_folder_name, folders)))
     shown = called[:2]
     if len(called) > len(shown):
         shown.append(f"and-{len(called) - len(shown)}-more")
@@ -50,7 +50,7 @@ def comparison(folders: Sequence[Path], targets: Sequence[float] = ()) -> str:
     return f"runs/report-{readable}-{_digest([places, list(targets)])}"
 
 
-def _called(folder: Path) -> str:
+def _folder_name(folder: Path) -> str:
     """The name of a run folder, of one called by its seed its method's before."""
     name = folder.absolute().name
     return f"{folder.absolute().parent.name}-{name}" if SEED.fullmatch(name) else name

@@ -121,11 +121,11 @@ class Result:
         self.folder = folder
         self.summary = summary
         self.rounds: int = summary["rounds"]
-        self.last = of_line(summary["last"])
+        self.last = read_line(summary["last"])
         for name, model in self.last.models().items():
             setattr(self, name, model)
         if summary.get("chosen_on_validation") is not None:
-            self.best = of_line(summary["chosen_on_validation"])
+            self.best = read_line(summary["chosen_on_validation"])
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -174,7 +174,7 @@ def result(folder: str | Path) -> Result:
     return Result(path, folder_files.read_json(path / "summary.json"))
 
 
-def of_line(line: Mapping[str, Any]) -> Evaluation:
+def read_line(line: Mapping[str, Any]) -> Evaluation:
     """The evaluation of a line of metrics.jsonl, or of summary.json."""
     return Evaluation(line["round"], line["evaluations"])
 

@@ -245,7 +245,7 @@ class Experiment:
     def __post_init__(self) -> None:
         for name, field in FIELDS.items():
             # A frozen dataclass lets its own constructor assign in this way alone.
-            object.__setattr__(self, name, _converted(field, getattr(self, name)))
+            object.__setattr__(self, name, _convert(field, getattr(self, name)))
 
     replace = dataclasses.replace
 
@@ -266,7 +266,7 @@ UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store", "lo
 HELP = docstrings.sections(Experiment.__doc__)  # heading -> setting -> text
 
 
-def _converted(field: dataclasses.Field, value: Any) -> Any:
+def _convert(field: dataclasses.Field, value: Any) -> Any:
     """A value as the experiment keeps it; one of a wrong type is left to `check`."""
     # By name: readers of settings need no NumPy. Traced numbers of a sweep stay.
     if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():

@@ -125,7 +125,7 @@ def wandb(*, project: str = "pfljax") -> Open:
                 dir=str(begun.folder),
                 id=_id(place / "id"),
                 name=begun.experiment.label,
-                config=config.written(begun.experiment),
+                config=config.to_json(begun.experiment),
                 reinit="create_new",  # runs that train at once are open at once
                 settings=settings,
             )
@@ -204,7 +204,7 @@ def begin(begun: Begun, lines: Iterable[Line]) -> Sink:
         for sink in opened:
             sink.write(rows)
 
-    rows = [row_of(line) for line in lines]
+    rows = [make_row(line) for line in lines]
     for choice in begun.experiment.log:
         make = registry.find("log", SINKS, choice.name)
         opened.append(make(**choice.options)(begun))
@@ -212,7 +212,7 @@ def begin(begun: Begun, lines: Iterable[Line]) -> Sink:
     return Sink(write, close)
 
 
-def row_of(line: Mapping[str, Any]) -> Row:
+def make_row(line: Mapping[str, Any]) -> Row:
     """The numbers of a line of metrics.jsonl; "personal/test/accuracy" is a mean."""
     row: Row = {}
     for name, value in line.items():

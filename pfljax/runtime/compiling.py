@@ -24,7 +24,7 @@ class Work(NamedTuple):
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[list[Work]]:
+def watch() -> Iterator[list[Work]]:
     """A list that gets what JAX traces, lowers and compiles in this context.
 
     Seconds are CPU time of the process: the clock's also count what others do on the

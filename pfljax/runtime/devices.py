@@ -54,7 +54,7 @@ def _add_flags() -> None:
     os.environ["XLA_FLAGS"] = " ".join([flags, *more]).strip()
 
 
-def of_others() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """The environment of a program whose XLA may not know `FLAGS`: without them."""
     added = {f"--{name}={value}" for name, value in FLAGS.items()}
     flags = os.environ.get("XLA_FLAGS", "").split()

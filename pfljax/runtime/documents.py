@@ -24,13 +24,13 @@ def read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise damaged(path, error) from None
+        raise damage_error(path, error) from None
     if not isinstance(content, dict):
-        raise damaged(path, "expected a JSON object")
+        raise damage_error(path, "expected a JSON object")
     return content
 
 
-def damaged(path: Path, why: object) -> FileError:
+def damage_error(path: Path, why: object) -> FileError:
     """The error for a file of a run that cannot be used."""
     return FileError(
         f"{path} is missing or damaged ({why}); put it back, or run again with another "

@@ -35,7 +35,7 @@ class Same:
         return isinstance(other, Same) and other.value is self.value
 
 
-def kept(build: Callable) -> Any:
+def memoize(build: Callable) -> Any:
     """Decorates `build`, of hashable arguments: remembers its last results."""
 
     @functools.wraps(build)

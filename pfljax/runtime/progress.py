@@ -28,7 +28,7 @@ def progress(
 
             def show(round_: int, **figures: Any) -> None:
                 rounds_a_second = measure(round_, "accuracy" in figures)
-                postfix = _written(figures)
+                postfix = _format(figures)
                 if rounds_a_second:
                     postfix["clients/s"] = f"{cohort * rounds_a_second:.0f}"
                 bar.set_postfix(postfix, refresh=False)
@@ -43,7 +43,7 @@ def progress(
         # A log gets a line an evaluation, a bar would be a line a round.
         if not evaluated and round_ < total:
             return
-        words = [f"{name} {value}" for name, value in _written(figures).items()]
+        words = [f"{name} {value}" for name, value in _format(figures).items()]
         if rounds_a_second:
             seconds_left = (total - round_) / rounds_a_second
             words.append(f"{cohort * rounds_a_second:.0f} clients/s")
@@ -78,7 +78,7 @@ def _pace() -> Callable[[int, bool], float | None]:
     return measure
 
 
-def _written(figures: dict[str, float | None]) -> dict[str, str]:
+def _format(figures: dict[str, float | None]) -> dict[str, str]:
     """Figures in four digits; None is what JSON has for NaN."""
     return {
         name: "nan" if value is None else f"{value:.4f}"

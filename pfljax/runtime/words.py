@@ -3,7 +3,7 @@
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def number_of(count: int, noun: str) -> str:
+def count_noun(count: int, noun: str) -> str:
     """A count with its noun: "1 client", "2 clients"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
@@ -11,4 +11,4 @@ def number_of(count: int, noun: str) -> str:
 def number_in_words(count: int, noun: str) -> str:
     """The same with small counts in letters: "one seed", "12 seeds"."""
     number = NUMBERS[count] if count < len(NUMBERS) else str(count)
-    return number_of(count, noun).replace(str(count), number, 1)
+    return count_noun(count, noun).replace(str(count), number, 1)

@@ -31,7 +31,7 @@ def among(key: Key, eligible: Array, count: int) -> Array:
     return jnp.where(score > 0, order[places], num_clients)
 
 
-def weighted(key: Key, log_weight: Array, count: int) -> Array:
+def draw_weighted(key: Key, log_weight: Array, count: int) -> Array:
     """Draws `count` different clients in proportion to exp(log_weight), f32[C].
 
     One is drawn after another, of those that are left; weights of 0 come last. The

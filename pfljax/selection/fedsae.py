@@ -13,7 +13,7 @@ import numpy as np
 from pfljax.core.types import Array, Cohort, Key, Metrics
 from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, component
 from pfljax.selection.base import Selection
-from pfljax.selection.draws import require_cohort, weighted
+from pfljax.selection.draws import draw_weighted, require_cohort
 from pfljax.selection.reports import losses, record
 
 FIRST = (1.0, 2.0)  # the easy and the hard work of the first round
@@ -73,7 +73,7 @@ def fedsae(
     affordable = _make_devices(num_clients, devices)
 
     def choose(state: State, key: Key) -> Array:
-        return weighted(key, beta * state.value, cohort)
+        return draw_weighted(key, beta * state.value, cohort)
 
     def work(state: State, key: Key, ids: Array, steps: Array) -> Any:
         easy, hard = state.easy[ids], state.hard[ids]

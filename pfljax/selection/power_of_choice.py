@@ -16,7 +16,7 @@ from pfljax.core.training import mean_over_rows
 from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
 from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection, keep_state
-from pfljax.selection.draws import require_cohort, weighted
+from pfljax.selection.draws import draw_weighted, require_cohort
 from pfljax.selection.reports import losses, record_losses
 
 
@@ -66,7 +66,7 @@ def power_of_choice(
     log_size = jnp.log(jnp.asarray(sizes, jnp.float32))  # -inf for none
 
     def draw(key: Key) -> Array:
-        return weighted(key, log_size, candidates)
+        return draw_weighted(key, log_size, candidates)
 
     def choose(known: Array, key: Key) -> Array:
         ids = draw(key)

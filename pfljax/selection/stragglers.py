@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Key
-from pfljax.registry import Epochs, Share, checked
+from pfljax.registry import Epochs, Share, validate
 from pfljax.selection.base import Selection
 
 
-@checked
+@validate
 def stragglers(
     selection: Selection,
     share: Share,

@@ -74,7 +74,7 @@ def tifl(
     """
     seconds = np.asarray(seconds, np.float64)
     _require_tiers(len(seconds), tiers, cohort)
-    fixed = _fixed(policy, probabilities, tiers)
+    fixed = _fixed_probabilities(policy, probabilities, tiers)
     if retier is None:
         retier = interval if fixed is None else 0
     learns = fixed is None or retier > 0
@@ -126,7 +126,9 @@ def _require_tiers(num_clients: int, tiers: int, cohort: int) -> None:
         )
 
 
-def _fixed(policy: Policy, probabilities: Any, tiers: int) -> np.ndarray | None:
+def _fixed_probabilities(
+    policy: Policy, probabilities: Any, tiers: int
+) -> np.ndarray | None:
     """Returns the probabilities of a fixed policy, f32[T]; None of the adaptive one."""
     if probabilities is None and policy == "adaptive":
         return None

@@ -17,11 +17,11 @@ from pfljax.core.communication import shapes_of_model, trace_exchanges
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
-from pfljax.engine.state import stacks_of
+from pfljax.engine.state import init_stacks
 from pfljax.models.model_groups import FEATURES, GROUPS
 from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.programs import Same, kept
+from pfljax.runtime.programs import Same, memoize
 
 Make = Callable[[Task], Algorithm]  # the method of a model
 MakeTask = Callable[[Component, Component | None], Task]  # of a model, with this proxy
@@ -46,7 +46,7 @@ def distinct_models(experiment: Experiment) -> list[Component]:
     return list(dict.fromkeys(list_models(experiment)))
 
 
-def proxy_of(experiment: Experiment, make_task: MakeTask) -> Component | None:
+def find_proxy(experiment: Experiment, make_task: MakeTask) -> Component | None:
     """The model of the proxy; None where it is not another than the clients' one."""
     chosen = experiment.proxy
     if chosen.name != "auto":
@@ -57,7 +57,7 @@ def proxy_of(experiment: Experiment, make_task: MakeTask) -> Component | None:
     return min(known, key=lambda choice: _size(Same(make_task(choice, None))))
 
 
-@kept
+@memoize
 def _size(task: Same) -> int:
     """Bytes of the parameters."""
     return tree.nbytes(shapes_of_model(task.value))
@@ -166,7 +166,7 @@ def traffic(
       ValueError: uploads of the method cannot go through the channel.
     """
     down = up = 0
-    for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
+    for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
         sent = count_traffic(
             stack.algorithm,
             stack.task,
@@ -203,7 +203,7 @@ def _takes_by_default(factory: Callable) -> bool:
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
     """Whether the method's server and traffic are alike whatever the client's model."""
     local = Local(0.1, batch_size=2)
-    context = registry.given(factory, rounds=1, most_rows=1, public_rows=1)
+    context = registry.select_context(factory, rounds=1, most_rows=1, public_rows=1)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
     groups = Groups(tuple(methods), _two_models(), (0, 1))
     return _difference(groups, 2, (3,)) is None
@@ -228,11 +228,11 @@ def task_of_server(algorithm: Algorithm, task: Task) -> Task:
     if model is None or not task.peers:
         return task
 
-    def of_server(key: Any) -> Any:
+    def make_model(key: Any) -> Any:
         return model(algorithm.init(task.init(key), 1, key))
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    shapes = jax.eval_shape(of_server, key)
+    shapes = jax.eval_shape(make_model, key)
     for peer in task.peers:
         if first_change(shapes_of_model(peer), shapes) is None:
             return peer

@@ -86,7 +86,7 @@ def check_path(name: str, path: Any, expected: str = A_FOLDER) -> None:
 
 def list_experiments(values: Any) -> list[Experiment]:
     """The experiments of a comparison, one at least."""
-    listed = _listed("experiments", values, f"a list of them: [{AN_EXPERIMENT}]")
+    listed = _to_list("experiments", values, f"a list of them: [{AN_EXPERIMENT}]")
     for value in listed:
         require_a("one of the experiments", value, Experiment, AN_EXPERIMENT)
     return listed
@@ -94,7 +94,7 @@ def list_experiments(values: Any) -> list[Experiment]:
 
 def list_seeds(values: Any) -> list[int]:
     """The seeds of a comparison, one at least."""
-    listed = _listed("seeds", values, "a list of them, such as [0, 1, 2]")
+    listed = _to_list("seeds", values, "a list of them, such as [0, 1, 2]")
     for value in listed:
         require_a("one of the seeds", value, (int, np.integer), "a whole number")
     listed = [int(value) for value in listed]
@@ -103,7 +103,7 @@ def list_seeds(values: Any) -> list[int]:
     return listed
 
 
-def _listed(name: str, values: Any, expected: str) -> list[Any]:
+def _to_list(name: str, values: Any, expected: str) -> list[Any]:
     """The values of anything that can be gone through, a generator included."""
     # A text can be, too, letter by letter.
     if not isinstance(values, Iterable) or isinstance(values, str):

@@ -30,7 +30,7 @@ from pfljax.simulate import (
     width,
 )
 from pfljax.simulate.components import resolve_model, resolve_width
-from pfljax.simulate.evaluation import splits_of
+from pfljax.simulate.evaluation import list_splits
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
 
@@ -124,9 +124,9 @@ def begin(
         input_shape = training.train.examples.x.shape[1:]
         check_task(task, input_shape, training.num_classes)
     sim = width.choose(experiment, training, task, path)
-    malicious.share_of(sim.setting.channel, training)  # refuses two of them
+    malicious.malicious_share(sim.setting.channel, training)  # refuses two of them
     # The folder is begun last: corrected settings may then use the same one.
-    described = manifest | _described(experiment, tuple(manifest["input_shape"]), path)
+    described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
         say(f"pfljax: {simulation.describe(sim)}")
@@ -142,7 +142,7 @@ def begin(
     )
 
 
-def _described(
+def _describe(
     experiment: Experiment, input_shape: tuple[int, ...], path: Path
 ) -> dict[str, Any]:
     """What partition.npz says beside the manifest: the model, and devices' files."""
@@ -184,7 +184,7 @@ def check_data(
 def _check_patience(experiment: Experiment, federation: Federation) -> None:
     """Refuses patience where no validation examples can tell what is better."""
     patience = experiment.patience
-    if patience is not None and "validation" not in splits_of(federation):
+    if patience is not None and "validation" not in list_splits(federation):
         raise ValueError(
             f"patience is {patience}, but no client has validation rows to stop by; "
             "give --validation 0.1, or leave patience out"

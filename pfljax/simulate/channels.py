@@ -38,7 +38,7 @@ def _check_noise(experiment: Experiment) -> None:
     """
     participation = experiment
     is_drawn = participation.selection.name == "bernoulli"
-    if is_drawn and privacy.mechanism_of(participation.channel) is not None:
+    if is_drawn and privacy.find_mechanism(participation.channel) is not None:
         raise ValueError(
             "selection 'bernoulli' asks another number of clients each round, by which "
             "the server divides: the noise of the channel would not hide who takes "

@@ -21,7 +21,7 @@ from pfljax.engine import Setting, clock, modes
 from pfljax.engine.clock import Clock
 from pfljax.engine.contract import first_change
 from pfljax.engine.modes import Mode, Pending
-from pfljax.engine.state import stacks_of
+from pfljax.engine.state import init_stacks
 from pfljax.runs.settings import Experiment
 from pfljax.selection.base import full_work
 
@@ -73,7 +73,7 @@ def seconds_of_round(setting: Setting, sizes: Any) -> np.ndarray:
     # Also where a sweep traces a run: rows and devices are known there.
     with jax.ensure_compile_time_eval():
         steps = np.asarray(budget(setting.local, jnp.asarray(sizes)))
-    return np.asarray(clock.expected(setting.clock, steps), np.float64)
+    return np.asarray(clock.mean_seconds(setting.clock, steps), np.float64)
 
 
 def check_deadline(setting: Setting, sizes: Any) -> None:
@@ -102,7 +102,7 @@ def _bytes(
     """Bytes down and up of each client in a round, f64[C], by its architecture."""
     down = np.zeros(num_clients)
     up = np.zeros(num_clients)
-    for stack in stacks_of(setting._replace(mesh=None), task, num_clients):
+    for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
         sent = count_traffic(
             stack.algorithm, stack.task, num_clients, input_shape, setting.channel
         )
@@ -187,7 +187,7 @@ def methods_for_modes() -> tuple[str, ...]:
     taking = []
     for name, factory in known.items():
         needed = [o for o in registry.options(factory).values() if o.default is o.empty]
-        context = registry.given(
+        context = registry.select_context(
             factory, rounds=1, most_rows=1, public_rows=1, num_clients=2
         )
         try:
@@ -209,7 +209,7 @@ def pending_shapes(
     """What one client makes in a round, as shapes."""
     algorithm = setting.algorithm
 
-    def made(key: Any, data: Any) -> Pending:
+    def make_pending(key: Any, data: Any) -> Pending:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)
         message = algorithm.message(turn, server, client)
         new_client, upload, metrics = algorithm.train(turn, message, client, data)
@@ -222,4 +222,4 @@ def pending_shapes(
         )
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    return jax.eval_shape(made, key, shapes_of_client(input_shape))
+    return jax.eval_shape(make_pending, key, shapes_of_client(input_shape))

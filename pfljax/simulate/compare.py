@@ -46,7 +46,7 @@ def grid(
     labels, names = _labels(experiments)
     seeds = arguments.list_seeds(seeds)
 
-    def folder_of(name: str, seed: int) -> str:
+    def run_folder(name: str, seed: int) -> str:
         # Not by a "/" between: without `out` it would be the file system's root.
         return str(Path(out) / name / f"s{seed}")
 
@@ -57,11 +57,11 @@ def grid(
         for seed in seeds:
             baseline = e.baseline
             if local:
-                baseline = folder_of(names[0], seed)
+                baseline = run_folder(names[0], seed)
             if e.algorithm.name == "local":
                 baseline = None
             seeded = e.replace(
-                seed=seed, label=label, out=folder_of(name, seed), baseline=baseline
+                seed=seed, label=label, out=run_folder(name, seed), baseline=baseline
             )
             runs.append(seeded)
     return runs

@@ -14,7 +14,7 @@ from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.programs import Same, kept
+from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import (
     architectures,
     channels,
@@ -39,15 +39,15 @@ class Shape(NamedTuple):
     shift: Any
     scale: Any
     sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by them
-    rows: tuple[tuple[str, int], ...] = ()  # of `rows_of`, what the method asks for
+    rows: tuple[tuple[str, int], ...] = ()  # of `count_rows`, what the method asks for
     drawn_by: tuple[tuple[str, Any], ...] = ()  # else of `participants.told`
 
 
-def shape_of(experiment: Experiment, federation: Federation) -> Shape:
+def make_shape(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
     known = participants.selection_facts(experiment, federation)
     factory = algorithms.method(experiment.algorithm.name)
-    asked = registry.given(factory, **rows_of(federation))
+    asked = registry.select_context(factory, **count_rows(federation))
     return Shape(
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
@@ -60,7 +60,7 @@ def shape_of(experiment: Experiment, federation: Federation) -> Shape:
     )
 
 
-def rows_of(federation: Federation) -> dict[str, int]:
+def count_rows(federation: Federation) -> dict[str, int]:
     """What a run fills in of a method's keywords, beside its number of rounds."""
     public = federation.public
     return {
@@ -109,20 +109,20 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
     choices = architectures.distinct_models(experiment)
     if not choices:
         choices = [resolve_model(experiment, shape.input_shape)]
-    proxy = architectures.proxy_of(experiment, make)
+    proxy = architectures.find_proxy(experiment, make)
     tasks = [make(choice, proxy) for choice in choices]
     if len(tasks) == 1:
         return tasks
     return list(_together(tuple(map(Same, tasks))))
 
 
-@kept
+@memoize
 def _together(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
     """The tasks, each of which knows all."""
     return architectures.link_tasks(tuple(task.value for task in tasks))
 
 
-@kept
+@memoize
 def _task(
     choice: Component,
     proxy: Component | None,
@@ -181,7 +181,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     name = experiment.algorithm.name
     factory = algorithms.method(name)
     options = experiment.algorithm.options
-    options |= registry.given(factory, rounds=experiment.rounds)
+    options |= registry.select_context(factory, rounds=experiment.rounds)
     options |= dict(shape.rows)
     options |= server_optimizers.options(experiment)
 
@@ -252,18 +252,18 @@ def _learning_rate(training: Experiment, schedule: schedules.Schedule | None) ->
     rate = training.lr
     decay = training.lr_decay
 
-    def decayed(round_: Any) -> Any:
+    def decay_rate(round_: Any) -> Any:
         return rate * decay ** (round_ + 1)
 
-    of_round = None if _is(decay, 1) else decayed
+    of_round = None if _is(decay, 1) else decay_rate
     if schedule is None:
         return of_round or rate
     factor = schedule.factor
 
-    def scheduled(round_: Any) -> Any:
+    def schedule_rate(round_: Any) -> Any:
         return factor(round_) * (of_round(round_) if of_round else rate)
 
-    return scheduled
+    return schedule_rate
 
 
 def _is(value: Any, number: float) -> bool:

@@ -18,7 +18,7 @@ from pfljax.evaluation.views import MIXTURE, SERVER, TRAINED
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import malicious
 from pfljax.simulate.blocks import States, Values, by_architecture
-from pfljax.simulate.simulation import Simulation, architecture_of
+from pfljax.simulate.simulation import Simulation, client_architecture
 
 SPLITS = ("test", "validation")
 QUANTITY = "client/"  # of the names of quantities among the arrays of a run
@@ -70,7 +70,7 @@ def evaluate(
 
 def newcomer_states(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
     """States of clients of one architecture that never took part, stacked."""
-    architecture = architecture_of(sim, ids[0])
+    architecture = client_architecture(sim, ids[0])
     params = architecture.task.init(derive(state.key, "params"))
     algorithm = architecture.setting.algorithm
 
@@ -115,7 +115,7 @@ def _by_client(
         return by_architecture(sim, evaluator, state, states, ids, parts)
 
     algorithm = sim.setting.algorithm
-    return records.by_client(algorithm, evaluate_view, views, splits_of(federation))
+    return records.by_client(algorithm, evaluate_view, views, list_splits(federation))
 
 
 def _records(
@@ -124,7 +124,7 @@ def _records(
     federation: Federation,
     groups: dict[str, np.ndarray],
 ) -> list[Record]:
-    splits = splits_of(federation)
+    splits = list_splits(federation)
     sizes = {split: np.asarray(getattr(federation, split).size) for split in splits}
     return records.records(sim.setting.algorithm, values, sizes, groups)
 
@@ -142,7 +142,7 @@ def _quantities(
     return by_architecture(sim, evaluator, state, states, ids, ())
 
 
-def splits_of(federation: Federation) -> list[str]:
+def list_splits(federation: Federation) -> list[str]:
     """The splits, of test and validation, in which somebody has examples."""
     return [name for name in SPLITS if np.any(getattr(federation, name).size)]
 

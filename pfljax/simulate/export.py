@@ -93,7 +93,9 @@ def load_task(path: str | Path, client: int = 0) -> Task:
         scale=manifest["scale"],
         # Of who is drawn and of how many rows there are: no model depends on them.
         sizes=None,
-        rows=tuple(registry.given(factory, most_rows=1, public_rows=1).items()),
+        rows=tuple(
+            registry.select_context(factory, most_rows=1, public_rows=1).items()
+        ),
     )
     task = components.make_task(experiment, shape)
     setting = components.make_setting(experiment, task, shape)
@@ -126,7 +128,7 @@ def personal_model(
     turn = views.evaluation_turn(sim.setting, state, number, data, federation.public)
     client_state = _client_state(path, sim, state, client)
     took_part = views.has_taken_part(state, jnp.int32(client))
-    algorithm = simulation.architecture_of(sim, client).setting.algorithm
+    algorithm = simulation.client_architecture(sim, client).setting.algorithm
     return views.personal_model(
         algorithm, turn, state.server, client_state, data, took_part
     )

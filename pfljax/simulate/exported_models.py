@@ -68,7 +68,7 @@ def _forms(
 ) -> list[Form]:
     """What judges a client comes first: its own `predict` is the method's."""
 
-    def judged(key: Any, data: Any) -> Any:
+    def model(key: Any, data: Any) -> Any:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)
         if algorithm.personal is not None:
             return algorithm.personal(turn, server, client, data)
@@ -76,7 +76,7 @@ def _forms(
         return algorithm.server_model(server)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    of_client = jax.eval_shape(judged, key, shapes_of_client(input_shape))
+    of_client = jax.eval_shape(model, key, shapes_of_client(input_shape))
     forms = [Form(of_client, algorithm.predict)]
     for other in (task_of_server(algorithm, task), task, task.proxy):
         if other is not None:

@@ -13,10 +13,10 @@ from pfljax.engine.state import (
     client_shape,
     first_clients,
     first_server,
+    init_stacks,
     join_stacks,
     make_params,
     split_stacks,
-    stacks_of,
 )
 from pfljax.runtime.programs import quickly_compiled
 
@@ -32,7 +32,7 @@ def make_init(
     where = mesh.shardings(grid, shapes_of_state(setting, task, num_clients))
     # Compiled in parts: within one program XLA fuses across them, and the bits of the
     # server would depend on whether the clients are made with it or met later.
-    stacks = stacks_of(setting, task, num_clients)
+    stacks = init_stacks(setting, task, num_clients)
     first_params = make_params(setting, task)
     make_server = quickly_compiled(
         lambda params, key: first_server(setting, params, num_clients, key),

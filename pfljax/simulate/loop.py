@@ -193,7 +193,7 @@ def write_rounds(
     """Logs these rounds, and saves the state where that is due."""
     results.append(run, rounds)
     if run.experiment.log:
-        everywhere(sink.write, [sinks.row_of(line) for line in rounds.lines])
+        everywhere(sink.write, [sinks.make_row(line) for line in rounds.lines])
     return save_if_due(run, save, progress)
 
 

@@ -22,7 +22,7 @@ def poisoned_share(federation: Federation) -> float:
     return 0.0 if turns is None else turns.attackers or 0.0
 
 
-def share_of(channel: Channel | None, federation: Federation) -> float:
+def malicious_share(channel: Channel | None, federation: Federation) -> float:
     """The share of the clients that is malicious.
 
     Raises:
@@ -42,7 +42,7 @@ def which(
     channel: Channel | None, federation: Federation, key: Key
 ) -> np.ndarray | None:
     """Whether each client is malicious, bool[C]; None where all are benign."""
-    share = share_of(channel, federation)
+    share = malicious_share(channel, federation)
     if not share:
         return None
     # The same draw as that of the compiled rounds, by the key of the run.

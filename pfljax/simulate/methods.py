@@ -53,7 +53,7 @@ def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Al
         the method's own file is at fault.
     """
     factory = algorithms.method(name)
-    file = algorithms.file_of(name)
+    file = algorithms.find_file(name)
     if is_own(name):
         algorithm = _own(factory, file, task, local, options)
     else:
@@ -64,7 +64,7 @@ def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Al
 
 def is_own(name: str) -> bool:
     """Whether the method's file is none of pfljax."""
-    return LIBRARY not in algorithms.file_of(name).parents
+    return LIBRARY not in algorithms.find_file(name).parents
 
 
 def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
@@ -124,7 +124,7 @@ def explain_misfit(name: str) -> Iterator[None]:
     except (*MISFITS, ValueError) as error:
         if not is_own(name) or is_refusal(error):
             raise
-        file = algorithms.file_of(name)
+        file = algorithms.find_file(name)
         kind = type(error).__name__
         # JAX explains its errors in paragraphs; the first line says what came.
         came = str(error).partition("\n")[0]
@@ -164,7 +164,7 @@ def _explain(role: str, function: Any, file: Path) -> Callable:
                 raise
             raise ValueError(
                 f"`{role}` of the method {file.stem!r} failed at "
-                f"{algorithms.told(error, file)}; mend its file"
+                f"{algorithms.locate(error, file)}; mend its file"
             ) from error
         _check_result(f"{file}: `{role}` of the method {file.stem!r}", role, result)
         return result

@@ -75,19 +75,19 @@ def _judge(
     algorithm = setting.algorithm
     server, client, turn = first_turn(algorithm, task, num_clients, key, data)
 
-    def predicted(role: str, model: Any, predict: Callable) -> None:
+    def check_prediction(role: str, model: Any, predict: Callable) -> None:
         with _fitting(name, role):
             logits = predict(model, batch)
         _check_logits(name, logits, batch.y.size, task.num_classes)
 
     if algorithm.server_model is not None:
         model = algorithm.server_model(server)
-        predicted("server_model", model, task.predict)
+        check_prediction("server_model", model, task.predict)
         if algorithm.personal is None:
-            predicted("server_model", model, algorithm.predict)
+            check_prediction("server_model", model, algorithm.predict)
     if algorithm.personal is not None:
         model = algorithm.personal(turn, server, client, data)
-        predicted("personal", model, algorithm.predict)
+        check_prediction("personal", model, algorithm.predict)
         if algorithm.newcomer is not None:
             newcomer = algorithm.newcomer(turn, server, data)
             _check_newcomer(name, model, newcomer)
@@ -118,7 +118,7 @@ def _fitting(name: str, role: str) -> Iterator[None]:
         raise ValueError(
             f"what `{role}` of the method {name!r} returned does not fit what predicts "
             f"by it ({type(error).__name__}: {came}); expected a model; mend "
-            f"{algorithms.file_of(name)} (see pfljax conformance {name})"
+            f"{algorithms.find_file(name)} (see pfljax conformance {name})"
         ) from error
 
 
@@ -131,7 +131,7 @@ def _check_logits(name: str, logits: Any, batch_size: int, num_classes: int) -> 
     raise ValueError(
         f"`predict` of the method {name!r} returned logits of {came}; expected [B, K], "
         f"here {list(expected)}: a row of {num_classes} logits for each of "
-        f"{batch_size} rows; mend {algorithms.file_of(name)}"
+        f"{batch_size} rows; mend {algorithms.find_file(name)}"
     )
 
 
@@ -140,7 +140,7 @@ def _check_newcomer(name: str, personal: Any, newcomer: Any) -> None:
     if change is not None:
         raise ValueError(
             f"`newcomer` of the method {name!r} returned another model than "
-            f"`personal`: {change}; mend {algorithms.file_of(name)}"
+            f"`personal`: {change}; mend {algorithms.find_file(name)}"
         )
 
 
@@ -155,7 +155,7 @@ def _check_quantities(name: str, quantities: Any) -> None:
         came = f"{wrong[0]!r}: {value.dtype}{list(value.shape)}"
     raise ValueError(
         f"`quantities` of the method {name!r} returned {came}; expected a dict of one "
-        f"real number of the client by name; mend {algorithms.file_of(name)}"
+        f"real number of the client by name; mend {algorithms.find_file(name)}"
     )
 
 

@@ -11,7 +11,7 @@ from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 
 
-def factory_of(experiment: Experiment) -> Callable[..., selection.Selection]:
+def selection_factory(experiment: Experiment) -> Callable[..., selection.Selection]:
     """The factory of who takes part."""
     name = experiment.selection.name
     return registry.find("selection", selection.SELECTIONS, name)
@@ -19,25 +19,25 @@ def factory_of(experiment: Experiment) -> Callable[..., selection.Selection]:
 
 def asks_seconds(experiment: Experiment) -> bool:
     """Whether the selection goes by the seconds of each client's round."""
-    return bool(registry.given(factory_of(experiment), seconds=True))
+    return bool(registry.select_context(selection_factory(experiment), seconds=True))
 
 
 def selection_facts(experiment: Experiment, federation: Federation) -> dict[str, Any]:
     """What the selection asks to know of the clients and of the server, in tuples."""
-    factory = factory_of(experiment)
+    factory = selection_factory(experiment)
     public = federation.public
-    asked = registry.given(
+    asked = registry.select_context(
         factory, public_rows=0 if public is None else int(public.size)
     )
     # Without a profile of the devices, seconds are as rows.
-    if registry.given(factory, sizes=True, seconds=True):
+    if registry.select_context(factory, sizes=True, seconds=True):
         asked["sizes"] = tuple(np.asarray(federation.train.size).tolist())
-    if registry.given(factory, least_label=True):
-        asked |= registry.given(factory, **labels_of(federation))
+    if registry.select_context(factory, least_label=True):
+        asked |= registry.select_context(factory, **label_shares(federation))
     return asked
 
 
-def labels_of(federation: Federation) -> dict[str, tuple[float, ...]]:
+def label_shares(federation: Federation) -> dict[str, tuple[float, ...]]:
     """Of the labels that each client trains on, from 0 to 1; 0 of no rows.
 
     The least and the greatest, of the largest label, and how many, of all.
@@ -74,7 +74,7 @@ def make_selection(
     run has a clock; `sizes` may be None.
     """
     participation = experiment
-    factory = factory_of(experiment)
+    factory = selection_factory(experiment)
     sizes = np.asarray(known.get("sizes") or ())
     of_run: dict[str, Any] = {
         "num_clients": num_clients,
@@ -85,7 +85,7 @@ def make_selection(
         "seconds": np.maximum(sizes.astype(np.float64), 1),
     }
     of_run |= dict(known) | {"sizes": sizes}
-    asked = registry.given(factory, **of_run)
+    asked = registry.select_context(factory, **of_run)
     options = participation.selection.options
     drawn = factory(participation.cohort, **asked, **options)
     if not participation.stragglers:

@@ -63,7 +63,7 @@ def open_population(
         programs=sim.paging,
         compiled=compiled,
         stacks=_open_stacks(sim.paging, experiment, path, saved, writable),
-        kept=functools.partial(_kept, checkpoints, experiment.keep),
+        kept=functools.partial(_list_kept, checkpoints, experiment.keep),
         asynchronous=sim.rounds if isinstance(sim.rounds, AsyncRounds) else None,
     )
 
@@ -128,6 +128,6 @@ def _open_store(
     return DiskStore(clients, owner, experiment.keep, writable)
 
 
-def _kept(checkpoints: Path, keep: int, round_: int) -> list[int]:
+def _list_kept(checkpoints: Path, keep: int, round_: int) -> list[int]:
     """The rounds of the checkpoints that stay when this one is saved as well."""
     return sorted({*checkpoint.saved_rounds(checkpoints), round_})[-keep:]

@@ -25,7 +25,7 @@ def privacy_summary(
     setting: Setting, experiment: Experiment, num_clients: int
 ) -> dict[str, dict[str, Any]]:
     """What summary.json says of the privacy of a run; {} of a run without."""
-    mechanism = mechanism_of(experiment.channel)
+    mechanism = find_mechanism(experiment.channel)
     if mechanism is None:
         return {}
     multiplier, delta = mechanism
@@ -50,7 +50,7 @@ def privacy_summary(
     }
 
 
-def mechanism_of(channels: tuple[Component, ...]) -> tuple[float, float] | None:
+def find_mechanism(channels: tuple[Component, ...]) -> tuple[float, float] | None:
     """(noise multiplier, delta) of the channel with noise at the server, if any."""
     for choice in channels:
         options = registry.defaults(CHANNELS[choice.name]) | choice.options

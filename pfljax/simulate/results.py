@@ -184,7 +184,9 @@ def write_summary(
 ) -> None:
     """Writes the summary, once the last checkpoint is whole."""
     stopped = progress.stopped
-    reason = _diverged(lines, run.federation.num_classes, run.sim.traffic().up)
+    reason = _explain_divergence(
+        lines, run.federation.num_classes, run.sim.traffic().up
+    )
     summary = _summary(run, arrays, mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
@@ -243,11 +245,11 @@ def _evaluations(lines: list[Line], arrays: dict[str, Any]) -> dict[str, Any]:
     chosen = None
     accuracy = evaluation.on_validation(arrays)
     if accuracy is not None:
-        chosen = _measured(evaluated[int(np.argmax(accuracy))])
+        chosen = _parse_line(evaluated[int(np.argmax(accuracy))])
     on_test = [headline(line) for line in evaluated]
     best = int(np.argmax(on_test))
     return {
-        "last": _measured(evaluated[-1]),
+        "last": _parse_line(evaluated[-1]),
         "chosen_on_validation": chosen,
         "best_on_test": {
             "round": evaluated[best]["round"],
@@ -256,7 +258,7 @@ def _evaluations(lines: list[Line], arrays: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _measured(line: Line) -> Line:
+def _parse_line(line: Line) -> Line:
     """The round of a line of the log, its evaluations, and its dissimilarity."""
     names = ("round", "evaluations", "dissimilarity")
     return {name: line[name] for name in names if name in line}
@@ -270,7 +272,7 @@ def headline(line: Line) -> float:
     return math.nan if mean is None else mean
 
 
-def _diverged(lines: list[Line], num_classes: int, up: int = 0) -> str:
+def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str:
     """Why the run is taken for one that has diverged; "" for one that has not.
 
     The last training loss is held against that of a guess, ln K, and of the first

@@ -57,7 +57,7 @@ def run(
     begin.check_callback(callback)
     experiment = begin.validate(experiment, federation, task)
     path = Path(experiment.folder)
-    with holding(folder.locked(path)):
+    with holding(folder.lock(path)):
         ask(claims.claim, path, experiment)
         ask(claims.check_python, path, federation, task)
         if ask(folder.complete, path, experiment):

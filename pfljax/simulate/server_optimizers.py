@@ -17,7 +17,7 @@ def options(experiment: Experiment) -> dict[str, Any]:
     if chosen.name == "none":
         return {}
     factory = algorithms.method(experiment.algorithm.name)
-    return registry.given(factory, server_optimizer=str(chosen))
+    return registry.select_context(factory, server_optimizer=str(chosen))
 
 
 def with_optimizer(

@@ -16,7 +16,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, asynchronous, mesh, offload, placement
-from pfljax.engine.state import client_shape, stacks_of
+from pfljax.engine.state import client_shape, init_stacks
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
 from pfljax.evaluation.passes import rows_per_pass
 from pfljax.evaluation.programs import (
@@ -30,10 +30,10 @@ from pfljax.evaluation.views import MIXTURE, SERVER
 from pfljax.evaluation.views import views as list_views
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.runtime.programs import Same, kept
+from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import clocks, model_checks, rho
 from pfljax.simulate.architectures import task_of_server, traffic
-from pfljax.simulate.components import Shape, make_setting, make_task, shape_of
+from pfljax.simulate.components import Shape, make_setting, make_shape, make_task
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.step_cost import step_flops
 
@@ -69,7 +69,7 @@ class Simulation(NamedTuple):
     step_flops: Callable[[], float | None]  # of one local step of the method
 
 
-def architecture_of(sim: Simulation, client: int) -> Architecture:
+def client_architecture(sim: Simulation, client: int) -> Architecture:
     """The architecture of a client."""
     groups = sim.setting.groups
     return sim.architectures[0 if groups is None else int(groups.of(client))]
@@ -79,7 +79,7 @@ def simulation(
     experiment: Experiment, federation: Federation, task: Task | None = None
 ) -> Simulation:
     """The compiled functions; experiments that differ in seed alone share them."""
-    shape = shape_of(experiment, federation)
+    shape = make_shape(experiment, federation)
     # The experiment is a key of the cache: what no program depends on is made equal.
     key = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
     usable = experiment.cohort
@@ -99,7 +99,7 @@ def simulation(
     return sim
 
 
-@kept
+@memoize
 def _simulation(
     experiment: Experiment,
     _method: Callable,
@@ -153,7 +153,7 @@ def make_architectures(
 ) -> tuple[Architecture, ...]:
     """The compiled evaluations of the clients of each architecture."""
     architectures = []
-    for stack in stacks_of(setting, task, num_clients):
+    for stack in init_stacks(setting, task, num_clients):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
         architecture = Architecture(
             setting=alone,
@@ -219,17 +219,17 @@ def make_dissimilarity(
     rho.check(experiment, setting, task, shape.num_clients, shape.input_shape)
     at_once = rows_per_pass(setting.local.batch_size)
 
-    def measured(server: Any, train: ClientData) -> Dissimilarity:
+    def measure(server: Any, train: ClientData) -> Dissimilarity:
         return dissimilarity(task, server_model(server), train, at_once)
 
-    return jax.jit(measured)
+    return jax.jit(measure)
 
 
 def make_paging(
     experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
 ) -> tuple[int, offload.Programs | None]:
     """(rounds of one call, programs of a store; None where clients need none)."""
-    stacks = stacks_of(setting, task, num_clients)
+    stacks = init_stacks(setting, task, num_clients)
     clients = [client_shape(each.algorithm, each.task) for each in stacks]
     if experiment.store == "device" or not tree.nbytes(clients):
         return rounds, None

@@ -10,7 +10,7 @@ from pfljax.core.types import RunState
 from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.runs.early_end import CALLBACK, by_patience, holds, stop
 from pfljax.runs.log import Line
-from pfljax.runs.result import of_line
+from pfljax.runs.result import read_line
 from pfljax.runtime.processes import ask, everywhere
 from pfljax.simulate import evaluation, results
 from pfljax.simulate.begin import Run
@@ -23,7 +23,7 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
     """
     wanted = False
     if run.callback is not None:
-        given = line["round"], of_line(line), state
+        given = line["round"], read_line(line), state
         # Every process asks its own; process 0 decides, or they would part.
         wanted = ask(bool, everywhere(_answer, run.callback, given))
     total = run.experiment.rounds

@@ -48,7 +48,7 @@ def choose(
     if isinstance(wanted, int):
         return choose_fitting([wanted], build, federation)
     # What is free may differ by now; another width would sum in another order.
-    if path and ask(folder.begun, path):
+    if path and ask(folder.is_begun, path):
         environment = ask(folder.read_json, path / "environment.json")
         return build(environment["width"])
     # Several processes would time different widths as the fastest.

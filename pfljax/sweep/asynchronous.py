@@ -25,12 +25,12 @@ from pfljax.sweep.one_run import (
     Clients,
     Inputs,
     Outcome,
-    clients_of,
     evaluate,
     evaluate_mixture,
     evaluations,
+    make_setting,
     quantities,
-    setting_of,
+    take_clients,
 )
 from pfljax.sweep.pool import Data
 
@@ -60,8 +60,8 @@ def run_all(
     data = jax.device_put(data)
     for run in range(len(inputs.seed)):
         of_run = jax.tree.map(lambda leaf, run=run: leaf[run], inputs)
-        setting = setting_of(experiment, shape, model, of_run)
-        clients = clients_of(data, of_run.federation)
+        setting = make_setting(experiment, shape, model, of_run)
+        clients = take_clients(data, of_run.federation)
         outcome = _one_run(experiment, setting, programs, of_run, clients)
         yield np.array([run]), jax.tree.map(lambda leaf: leaf[None], outcome)
 
@@ -108,7 +108,7 @@ def _programs(
     `inputs` are those of one of them.
     """
     at_most = int(np.diff([0, *evaluations(experiment)]).max())
-    of_run = functools.partial(setting_of, experiment, shape, task)
+    of_run = functools.partial(make_setting, experiment, shape, task)
 
     def first(inputs: Inputs) -> RunState:
         key = jax.random.key(inputs.seed)

@@ -52,7 +52,7 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
     groups: dict[Any, Group] = {}
     for point in points:
         experiment = point.experiment
-        shape = components.shape_of(experiment, point.federation)
+        shape = components.make_shape(experiment, point.federation)
         numbers = _numbers(point)
         kind = (_static(experiment, numbers), shape)
         if kind not in traced_by_kind:
@@ -68,7 +68,7 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
         if program not in groups:
             setting = _check_built(experiment, shape, task)
             clocks.check_deadline(setting, point.federation.train.size)
-            malicious.share_of(setting.channel, point.federation)  # refuses two
+            malicious.malicious_share(setting.channel, point.federation)  # refuses two
             groups[program] = Group(
                 experiment=static,
                 shape=shape,

@@ -11,7 +11,7 @@ from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, RunState, Task
 from pfljax.engine import Setting
 from pfljax.engine.rounds import rounds
-from pfljax.engine.state import split_stacks, stacks_of
+from pfljax.engine.state import init_stacks, split_stacks
 from pfljax.evaluation import programs, records
 from pfljax.evaluation.over_clients import DETECTION
 from pfljax.evaluation.uncertainty import Foreign
@@ -60,8 +60,8 @@ def one_run(
     """All rounds of one run, evaluated after every `eval_every` and the last."""
     num_rounds = experiment.rounds
     every = min(experiment.eval_every, num_rounds)
-    setting = setting_of(experiment, shape, task, inputs)
-    clients = clients_of(data, inputs.federation)
+    setting = make_setting(experiment, shape, task, inputs)
+    clients = take_clients(data, inputs.federation)
 
     def block(
         state: RunState, count: Array
@@ -91,7 +91,7 @@ def one_run(
     )
 
 
-def clients_of(data: Data, federation: Array) -> Clients:
+def take_clients(data: Data, federation: Array) -> Clients:
     """The clients of one federation."""
     several = len(data.train[0]) > 1
     # A constant index is no run's own, so that the lanes of a vmap share the spans.
@@ -113,7 +113,7 @@ def evaluations(experiment: Experiment) -> list[int]:
     return [*range(every, last, every), last]
 
 
-def setting_of(
+def make_setting(
     experiment: Experiment, shape: Shape, task: Task, inputs: Inputs
 ) -> Setting:
     """The setting of one run, its numbers traced."""
@@ -136,7 +136,7 @@ def evaluate(
         if view == SERVER:
             return _evaluate_server(setting, task, state, clients, split)
         test = ClientData(clients.train.examples, *clients.judged[split].spans)
-        others = foreign_of(clients, split)
+        others = take_foreign(clients, split)
 
         def evaluate_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             evaluate = programs.evaluate_clients(alone, view, _block(setting))
@@ -157,7 +157,7 @@ def _evaluate_server(
     """Metrics of the server's model; clients that share examples share them."""
     evaluate = programs.evaluate_server(setting, task)
     examples, rows = clients.train.examples, clients.judged[split]
-    others = foreign_of(clients, split)
+    others = take_foreign(clients, split)
     if others is None:
         metrics = evaluate(state.server, ClientData(examples, *rows.unique))
         return tree.take(metrics, rows.span_of_client)
@@ -167,7 +167,7 @@ def _evaluate_server(
     return metrics | {DETECTION: metrics[DETECTION][:, 0]}
 
 
-def foreign_of(clients: Clients, split: str) -> Foreign | None:
+def take_foreign(clients: Clients, split: str) -> Foreign | None:
     """The examples by which the detection of other classes is evaluated, if it is."""
     foreign = clients.judged[split].foreign
     if not foreign:
@@ -179,11 +179,11 @@ def foreign_of(clients: Clients, split: str) -> Foreign | None:
 def quantities(setting: Setting, task: Task, state: RunState) -> ByName:
     """What the method reports of each client, f32[C] by name; nothing for most."""
 
-    def of_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
+    def stack_quantities(alone: Setting, stack: Any, ids: Array) -> ByName:
         program = programs.quantities_of_clients(alone, _block(setting))
         return program(state, stack, ids) if program else {}
 
-    return by_stack(setting, task, state, of_stack)
+    return by_stack(setting, task, state, stack_quantities)
 
 
 def evaluate_mixture(
@@ -204,7 +204,7 @@ def by_stack(
 ) -> ByName:
     """evaluate(setting, states, ids) of the clients of each architecture, by client."""
     num_clients = state.participations.shape[0]
-    stacks = stacks_of(setting, task, num_clients)
+    stacks = init_stacks(setting, task, num_clients)
     values: ByName = {}
     for stack, states in zip(stacks, split_stacks(setting, state.clients), strict=True):
         alone = setting._replace(algorithm=stack.algorithm, groups=None)

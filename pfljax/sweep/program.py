@@ -16,7 +16,7 @@ from pfljax import algorithms
 from pfljax.core.types import Task
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes, needed_bytes
-from pfljax.runtime.programs import kept
+from pfljax.runtime.programs import memoize
 from pfljax.simulate import components, size
 from pfljax.simulate.components import Shape
 from pfljax.sweep.one_run import Inputs, Outcome, one_run
@@ -170,7 +170,7 @@ def _compiled_for(
         wanted = lanes
     plan = plan._replace(per_call=per_call, lanes=min(wanted, per_call))
     # A task of one's own has no hash that would tell it from another.
-    program = _compiled(plan) if task is None else _compile(plan, task)
+    program = _compile_plan(plan) if task is None else _compile(plan, task)
     return Compiled(program=program, plan=plan, need=needed_bytes(program))
 
 
@@ -191,8 +191,8 @@ def _equal(count: int, most: int) -> int:
     return -(-count // calls)
 
 
-@kept
-def _compiled(plan: Plan) -> Any:
+@memoize
+def _compile_plan(plan: Plan) -> Any:
     task = components.make_task(plan.experiment, plan.shape)
     return _compile(plan, task)
 
@@ -219,12 +219,12 @@ def _compile(plan: Plan, task: Task) -> Any:
         check_vma=False,
     )
 
-    def of_all_slots(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    def all_slots(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         slots = plan.devices * plan.per_call
         return jax.ShapeDtypeStruct((slots, *leaf.shape), leaf.dtype)
 
     jitted = jax.jit(program, in_shardings=(everywhere, split))
-    lowered = jitted.lower(data, jax.tree.map(of_all_slots, one))
+    lowered = jitted.lower(data, jax.tree.map(all_slots, one))
     return lowered.compile()
 
 

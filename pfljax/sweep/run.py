@@ -66,7 +66,7 @@ def sweep(
     devices.check(experiment.devices)
     _check_call(over, at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
-    names = _values_of(asked, over)
+    names = _list_values(asked, over)
     with _holding(out) as path:
         done = _read_finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
@@ -94,7 +94,7 @@ def sweep(
     )
 
 
-def _values_of(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[Any]]:
+def _list_values(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[Any]]:
     """The values of each name as the points have them: Python's own, each once."""
     values_by_name = {}
     for name in over:
@@ -125,7 +125,7 @@ def _holding(out: str | Path | None) -> Iterator[Path | None]:
     if out is None:
         yield None
         return
-    with folder.locked(Path(out), "sweep"):
+    with folder.lock(Path(out), "sweep"):
         yield Path(out)
 
 

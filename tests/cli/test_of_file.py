@@ -57,7 +57,7 @@ def test_a_label_that_was_given_stays(tmp_path):
 def test_a_sweep_leaves_the_folder_of_the_file(file):
     args = ["sweep", "--config", file, "--over", "lr", "0.1"]
     for more, out in ([], None), (["--out", "runs/grid"], "runs/grid"):
-        command = parser._parsed([*args, *more])
+        command = parser._parse([*args, *more])
         told = parser.options.experiment(command.keywords["settings"])
         assert checks.resolve(told.replace(out="runs/mine")) == checks.resolve(WRITTEN)
         assert told.out == out

@@ -60,7 +60,7 @@ def stand_together(items: tuple[Item, ...]) -> bool:
     is_drawn = any(choice.name == "bernoulli" for choice in choices)
     # Noise at the server hides nothing beside a number of clients that is drawn.
     channels = tuple(registry.parse(i.text) for i in items if i.kind == "channel")
-    if is_drawn and privacy.mechanism_of(channels) is not None:
+    if is_drawn and privacy.find_mechanism(channels) is not None:
         return False
     if not any(item.text in MODES for item in items):
         return True

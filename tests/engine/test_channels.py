@@ -33,7 +33,7 @@ def setting_of(method, *names):
     task = toy.classifier()
     local = Local(0.1, batch_size=4, epochs=1)
     factory = algorithms.method(method)
-    algorithm = factory(task, local, **registry.given(factory, rounds=6))
+    algorithm = factory(task, local, **registry.select_context(factory, rounds=6))
     through = channel.make([registry.parse(name) for name in names])
     if through is not None:
         exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))

@@ -120,7 +120,7 @@ def test_jitter_goes_by_seed_round_and_client():
     for round_ in range(2):
         key = round_key(jax.random.key(3), jnp.int32(round_))
         ids = jnp.array([2, 0, 3, 1])
-        found = clock.seconds_of(timed, key, ids, jnp.full(4, 2))
+        found = clock.draw_seconds(timed, key, ids, jnp.full(4, 2))
         noise = [
             jax.random.normal(jax.random.fold_in(derive(key, "jitter"), k))
             for k in range(4)

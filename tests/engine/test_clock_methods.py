@@ -10,7 +10,7 @@ from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.data import profiles
 from pfljax.engine import asynchronous, modes
-from pfljax.engine.clock import Clock, expected
+from pfljax.engine.clock import Clock, mean_seconds
 from pfljax.registry import parse
 from pfljax.simulate import clocks
 
@@ -57,7 +57,7 @@ def after(setting, rounds=1):
 @pytest.mark.parametrize("name", ONE_A_FAMILY)
 def test_who_is_late_is_as_if_it_were_dropped(name):
     steps = -(-np.asarray(TRAIN.size) // LOCAL.batch_size)
-    seconds = expected(clock_of(), steps)
+    seconds = mean_seconds(clock_of(), steps)
     deadline = float(np.quantile(seconds, 0.5))
     in_time = (seconds <= deadline).astype(np.float32)
     timed, metrics = after(setting_of(name, clock_of(deadline)))

@@ -188,8 +188,8 @@ def test_dealing_gives_the_largest_client_a_device_of_its_own():
 
 def test_rows_are_padded_to_equal_blocks_and_back():
     grid = mesh.make(1)
-    assert mesh.padded(7, None) == 7
-    assert mesh.padded(7, grid) == 7
+    assert mesh.round_up(7, None) == 7
+    assert mesh.round_up(7, grid) == 7
     stacked = jnp.arange(6.0).reshape(3, 2)
     toy.assert_same(mesh.pad(grid, stacked, 5)[:3], stacked)
     add = lambda same, pool, x: same * x + pool.sum()  # noqa: E731

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 from pfljax.models import convolution, convolution_forms, tiles
-from pfljax.models.windows import Form, Window, sides_of
+from pfljax.models.windows import Form, Window, resolve_sides
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
 # name: (image, channels, kernel, outputs, options)
@@ -147,14 +147,14 @@ def test_sums_over_the_pixels_of_a_channel_are_of_float32():
 def test_a_convolution_takes_the_tiles_with_fewest_products(name, size):
     image, channels, kernel, outputs, options = CASES[name]
     window = Window(size=kernel, dilation=options.get("rhs_dilation", (1, 1)))
-    padding = sides_of(options["padding"], image, window)
+    padding = resolve_sides(options["padding"], image, window)
     form = Form(window._replace(padding=padding), image, channels, outputs)
     x = jax.ShapeDtypeStruct((2, *image, channels), jnp.float32)
-    assert convolution_forms.tiled(form, x) == size
-    assert convolution_forms.tiled(form._replace(outputs=15), x) is None
+    assert convolution_forms.tile_size(form, x) == size
+    assert convolution_forms.tile_size(form._replace(outputs=15), x) is None
     for dtype in (jnp.bfloat16, jnp.int32):
         halved = jax.ShapeDtypeStruct(x.shape, dtype)
-        assert convolution_forms.tiled(form, halved) is None
+        assert convolution_forms.tile_size(form, halved) is None
 
 
 @pytest.mark.slow
@@ -226,9 +226,9 @@ def test_large_images_are_read_by_blocks(monkeypatch):
     monkeypatch.setattr(
         convolution_forms, "_slid", lambda *args: calls.append(args) or slid(*args)
     )
-    convolution._compiled.cache_clear()
+    convolution._compile.cache_clear()
     ours = result(convolution.convolve, options, x, kernel)
-    convolution._compiled.cache_clear()
+    convolution._compile.cache_clear()
     assert_equal(ours, theirs)
     assert {block.shape[0] for _, block, _ in calls} == {3, 1}
 

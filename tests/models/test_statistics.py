@@ -16,7 +16,7 @@ from pfljax.core.minibatches import minibatch
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import fit
 from pfljax.core.types import Batch, Local
-from pfljax.models.variables import apart, from_linen, to_linen
+from pfljax.models.variables import from_linen, split, to_linen
 
 KEY = jax.random.key(0)
 CLASSES = 3
@@ -96,7 +96,7 @@ def test_a_clients_training_is_flax_with_mutable_statistics():
     ours, _ = jax.jit(lambda p: fit(LINEN.loss, p, data, turn, local))(params)
     optimizer = local.optimizer(0.1)
     step = flax_step(network(use_running_average=False), optimizer)
-    parameters, running = apart(params)
+    parameters, running = split(params)
     moments = optimizer.init(parameters)
     for rows in minibatches(data, turn):
         parameters, running, moments = step(parameters, running, moments, rows)
@@ -180,7 +180,7 @@ def test_a_loss_of_logits_or_features_carries_statistics_at_any_scale():
 
     slopes = [jax.grad(f)(params) for f in (of_logits, of_features)]
     wanted = jax.grad(LINEN.loss)(params, rows, KEY)
-    running = [apart(slope).statistics for slope in (*slopes, wanted)]
+    running = [split(slope).statistics for slope in (*slopes, wanted)]
     toy.assert_close(running[0], running[2], 1e-6)
     toy.assert_close(running[1], running[2], 1e-6)
 

@@ -7,7 +7,7 @@ import pytest
 
 import tiny
 from pfljax import report
-from pfljax.report.curves import curve_of, curves_of, default_targets, spent_table
+from pfljax.report.curves import default_targets, group_curves, make_curve, spent_table
 from pfljax.report.groups import group_runs
 from pfljax.report.runs import read_run
 from pfljax.report.tables import values_by_seed
@@ -55,7 +55,7 @@ def with_clock(folder, seconds):
 
 
 def curves(*folders):
-    return curves_of(tidy(group_runs(map(read_run, folders))))
+    return group_curves(tidy(group_runs(map(read_run, folders))))
 
 
 def test_rounds_bytes_and_seconds_to_a_target_by_hand(make_run, tmp_path):
@@ -68,7 +68,7 @@ def test_rounds_bytes_and_seconds_to_a_target_by_hand(make_run, tmp_path):
         assert row[f"seconds_to_{target}"] == 2.5 * rounds
     assert row.area == pytest.approx(np.mean([*CURVE[1:-1], 0.45]))
     # A run's own curve is that of the table.
-    from_run, from_table = curve_of(read_run(run)), curves(run)["ditto"][0]
+    from_run, from_table = make_curve(read_run(run)), curves(run)["ditto"][0]
     for ours, theirs in zip(from_run, from_table, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

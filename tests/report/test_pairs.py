@@ -19,7 +19,7 @@ KEY = "personal/test/accuracy"
 def scores(folders):
     groups = group_runs(map(read_run, folders))
     means = _main_means(tidy(groups))
-    return [pairs.scores_of(group, means[group.label]) for group in groups]
+    return [pairs.make_scores(group, means[group.label]) for group in groups]
 
 
 @pytest.fixture(scope="module")

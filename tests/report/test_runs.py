@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pfljax.report.groups import group_runs
-from pfljax.report.runs import accuracy_curve, label_of, read_run
+from pfljax.report.runs import accuracy_curve, make_label, read_run
 from pfljax.runs.folder import FolderError, read_config
 from pfljax.runtime.files import FileError
 
@@ -79,9 +79,9 @@ def test_folders_that_are_no_runs(tmp_path):
 
 def test_label_leaves_out_defaults():
     config = {"algorithm": "superfed", "hyper": {"nu": 2.0, "mu": 0.01}, "label": None}
-    assert label_of(config) == "superfed mu=0.01 nu=2.0"
-    assert label_of(config, {"nu": 2.0, "mu": 0.5}) == "superfed mu=0.01"
-    assert label_of(config | {"label": "Mine"}) == "Mine"
+    assert make_label(config) == "superfed mu=0.01 nu=2.0"
+    assert make_label(config, {"nu": 2.0, "mu": 0.5}) == "superfed mu=0.01"
+    assert make_label(config | {"label": "Mine"}) == "Mine"
 
 
 def test_groups_differ_in_more_than_the_seed(make_run, tmp_path):

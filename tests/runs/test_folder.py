@@ -22,7 +22,7 @@ MANIFEST = {
 
 def begun(path, experiment=None, manifest=None):
     """A folder as it is when the rounds begin."""
-    with folder.locked(path):
+    with folder.lock(path):
         claims.claim(path, experiment or tiny.TINY)
         claims.begin(path, experiment or tiny.TINY, manifest or MANIFEST, 1)
         folder.write_partition(path, manifest or MANIFEST, {})
@@ -35,25 +35,25 @@ def test_a_begun_run_is_described(tmp_path):
     assert folder.read_config(run) == tiny.TINY
     assert folder.read_partition(run) == MANIFEST
     assert folder.read_json(run / "environment.json")["packages"]["jax"]
-    assert not folder.finished(run)
+    assert not folder.is_finished(run)
 
 
 def test_a_run_is_finished_with_its_report(tmp_path):
     last = {"round": 3, "evaluations": []}
     folder.write_json(tmp_path / "summary.json", {"rounds": 3, "last": last})
-    assert not folder.finished(tmp_path)
+    assert not folder.is_finished(tmp_path)
     (tmp_path / "report.html").write_text("<html></html>\n")
-    assert folder.finished(tmp_path)
+    assert folder.is_finished(tmp_path)
 
 
 def test_one_process_at_a_time(tmp_path):
     with (
-        folder.locked(tmp_path),
+        folder.lock(tmp_path),
         pytest.raises(FolderError, match="another process is running in"),
-        folder.locked(tmp_path),
+        folder.lock(tmp_path),
     ):
         pass
-    with folder.locked(tmp_path):  # free again
+    with folder.lock(tmp_path):  # free again
         pass
 
 

@@ -140,7 +140,7 @@ def test_writers_hold_no_files(tmp_path):
 @pytest.mark.slow
 def test_programs_of_the_last_settings_stay_and_can_be_freed():
     built = []
-    memory = programs.kept(built.append)
+    memory = programs.memoize(built.append)
     for number in range(programs.SETTINGS + 1):
         memory(number)
     memory(programs.SETTINGS)

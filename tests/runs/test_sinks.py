@@ -157,7 +157,7 @@ def test_after_a_kill_every_round_is_there_once(name, tmp_path, monkeypatch):
 
 def assert_whole(folder, name):
     """The sink has every round once, and what the log has of it."""
-    wanted = [sinks.row_of(line) for line in log.read(folder / "metrics.jsonl", 4)]
+    wanted = [sinks.make_row(line) for line in log.read(folder / "metrics.jsonl", 4)]
     if name == "csv":
         rounds, rows = in_csv(folder)
         assert rounds == ROUNDS
@@ -204,7 +204,7 @@ def test_a_sink_that_joins_later_has_the_rounds_of_before(tmp_path, monkeypatch)
 
 
 def test_a_row_has_the_numbers_of_a_line():
-    assert sinks.row_of(LINE) == {
+    assert sinks.make_row(LINE) == {
         "round": 2, "bytes_up": 30, "dissimilarity/b": 1.5,
         "personal/test/accuracy": 0.5, "never_chosen/personal/test/accuracy": 0.25,
         "trained/test/accuracy": 0.75,

@@ -12,7 +12,7 @@ from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
 from pfljax.core.types import Batch, ClientData, Local
 from pfljax.engine.plan import cohort_key
-from pfljax.selection.draws import weighted
+from pfljax.selection.draws import draw_weighted
 from selecting import CLIENTS, SIZES, assert_proportional, draws, made, play
 
 
@@ -99,7 +99,7 @@ def test_candidates_evaluate_the_new_model(loss):
     known = np.full(CLIENTS, np.inf)
     for before, after in itertools.pairwise(states):
         key = cohort_key(before.key, before.round)
-        candidates = np.asarray(weighted(key, log_rows, 6))
+        candidates = np.asarray(draw_weighted(key, log_rows, 6))
         for client in candidates:
             rows = rows_of(client)
             if loss == "minibatch":
@@ -117,7 +117,7 @@ def test_no_client_evaluates_the_first_model():
     state = trained("all")[0]
     key = cohort_key(state.key, jnp.int32(0))
     log_rows = jnp.log(jnp.asarray(SIZES, jnp.float32))
-    np.testing.assert_array_equal(cohorts[0], weighted(key, log_rows, 3))
+    np.testing.assert_array_equal(cohorts[0], draw_weighted(key, log_rows, 3))
     np.testing.assert_array_equal(cohorts[1], cohorts[0])
 
 

@@ -233,7 +233,7 @@ def test_output_folders(tmp_path, idle):
 
 def test_a_folder_in_use(tmp_path, idle):
     with (
-        folder.locked(tmp_path),
+        folder.lock(tmp_path),
         pytest.raises(FolderError, match="another process is running in"),
     ):
         experiment.run(Experiment(out=str(tmp_path)))

@@ -90,7 +90,7 @@ def test_bytes_are_those_behind_the_channel(whole):
 def parts(job):
     """(setting, task, federation) of a run."""
     federation, _ = build_federation(job)
-    shape = components.shape_of(job, federation)
+    shape = components.make_shape(job, federation)
     task = components.make_task(job, shape)
     return components.make_setting(job, task, shape), task, federation
 

@@ -122,12 +122,12 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(programs, "SETTINGS", 1)
     monkeypatch.setattr(programs, "_caches", [*programs._caches])
     monkeypatch.setattr(jax, "clear_caches", lambda: None)
-    bounded = programs.kept(inspect.unwrap(simulation._simulation))
+    bounded = programs.memoize(inspect.unwrap(simulation._simulation))
     monkeypatch.setattr(simulation, "_simulation", bounded)
     compiled = {}
 
     def counted(experiment, *args, **kwargs):
-        with compiling.watched() as works:
+        with compiling.watch() as works:
             run(experiment, *args, **kwargs)
         names = [work.program for work in works if work.phase == "compile"]
         compiled[experiment.algorithm.name, experiment.seed] = names

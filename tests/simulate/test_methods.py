@@ -217,7 +217,7 @@ def test_what_auto_stands_for_has_a_body_and_a_head(shape):
 def test_a_run_says_which_model_it_took(tmp_path):
     manifest = read_partition(tiny.finished(tmp_path)[0])
     assert manifest["model"] == "mlp:hidden=(8,)"
-    assert algorithms.file_of("ditto").name == "ditto.py"
+    assert algorithms.find_file("ditto").name == "ditto.py"
 
 
 WAITING = """import jax, time

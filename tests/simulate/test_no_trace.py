@@ -46,9 +46,9 @@ def test_a_folder_that_was_there_stays_with_what_it_holds(tmp_path):
 
 def test_the_lock_of_another_process_stays(tmp_path):
     with (
-        folder.locked(tmp_path / "run"),
+        folder.lock(tmp_path / "run"),
         pytest.raises(FolderError, match="another process"),
-        folder.locked(tmp_path / "run"),
+        folder.lock(tmp_path / "run"),
     ):
         pass
     assert (tmp_path / "run" / ".lock").exists()

@@ -44,7 +44,7 @@ def test_epsilon_against_numpy(multiplier, delta, share, rounds):
 
 def test_channels_with_noise_at_the_server_are_told():
     def mechanism(*names):
-        return privacy.mechanism_of(tuple(parse(name) for name in names))
+        return privacy.find_mechanism(tuple(parse(name) for name in names))
 
     assert mechanism("clip", "median") is None
     assert mechanism("gaussian") is None  # at the client: no bound of the sum is told

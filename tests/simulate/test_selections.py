@@ -110,7 +110,7 @@ def test_without_a_profile_a_row_takes_a_second():
 def test_the_labels_of_each_client_are_told():
     job = JOB.replace(selection="availability:pattern=labels", clients=6)
     federation, _ = build_federation(job)
-    shape = simulation.shape_of(job, federation)
+    shape = simulation.make_shape(job, federation)
     train = federation.train
     labels = np.asarray(train.examples.y)
     told = dict(shape.drawn_by)

@@ -60,7 +60,7 @@ def test_the_program_that_is_measured_trains():
     train = simulation.place(sim, federation).train
     state = sim.init(jax.random.key(0))
     state = jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
-    with compiling.watched() as works:
+    with compiling.watch() as works:
         sim.rounds(state, train, 1, public=None)
     assert compiling.programs(works) == 0
 

@@ -10,7 +10,7 @@ from pfljax import Experiment
 from pfljax.core import malicious
 from pfljax.evaluation.metrics import METRICS
 from pfljax.report import sweeps, write_sweep_report
-from pfljax.report.curves import curves_of, spent_table
+from pfljax.report.curves import group_curves, spent_table
 from pfljax.report.tables import values_by_seed
 from pfljax.simulate import run
 from pfljax.sweep import sweep
@@ -95,7 +95,7 @@ def test_the_report_has_seconds_targets_and_benign_clients(swept, tmp_path):
     frame = sweeps.tidy(rows)
     first = values_by_seed(frame).iloc[:2]
     assert first.clock.mean() == pytest.approx(last)
-    spent = spent_table(curves_of(frame), [0.05, 1.0]).iloc[:2]
+    spent = spent_table(group_curves(frame), [0.05, 1.0]).iloc[:2]
     # The first evaluation that can reach a target is the third.
     expected = [result.clock[2] for result in found.results[:2]]
     np.testing.assert_allclose(spent["seconds_to_0.05"], expected)

@@ -220,7 +220,7 @@ def test_rows_tested_by_all_are_judged_once():
 
 def plan_for(monkeypatch, free, R=10):
     """Runs of one call where a program of n runs needs 5 + 10 n bytes."""
-    monkeypatch.setattr(runs, "_compiled", lambda plan: plan)
+    monkeypatch.setattr(runs, "_compile_plan", lambda plan: plan)
     monkeypatch.setattr(runs, "needed_bytes", lambda plan: 5 + 10 * plan.per_call)
     monkeypatch.setattr(runs.components, "make_task", lambda *_: None)
     monkeypatch.setattr(runs.size, "check_model", lambda *_: None)

@@ -136,8 +136,8 @@ def descend(models, uploads, cohort, rate):
     chosen = uploads.choice * reported[:, None]
     member = chosen / jnp.sum(reported)
 
-    def summed(grads):
+    def sum_members(grads):
         return jnp.tensordot(member, grads, axes=(0, 0), precision="highest")
 
-    slopes = jax.tree.map(summed, uploads.params)
+    slopes = jax.tree.map(sum_members, uploads.params)
     return tree.sub(models, statistics.scale(slopes, rate))

@@ -95,12 +95,12 @@ def fedmd(
         nothing = jnp.zeros((count, task.num_classes))
         return Server(nothing, server_rows.draw_order(key, public_rows))
 
-    def chosen(turn, server, client):
+    def choose_rows(turn, server, client):
         classes = task.num_classes
         return server_rows.stratify(server.order, turn.public, count, classes)
 
     def message(turn, server, client):
-        return Message(chosen(turn, server, client), server.consensus)
+        return Message(choose_rows(turn, server, client), server.consensus)
 
     method = alone(task, local)._replace(
         init=init,
@@ -108,7 +108,7 @@ def fedmd(
         personal=lambda turn, server, client, data: client.w,
     )
     return method._replace(
-        message=chosen,
+        message=choose_rows,
         train=consulting(task, local, on_public, epochs),
         aggregate=agree,
         origin=lambda message, client, upload: tree.zeros(upload),

@@ -120,14 +120,14 @@ def exchange(model, local, number, aggregate):
             return chain.with_units(server.w, model.hidden, mine)
         return matching.Matched(units.unit_rows(server.w, below[-1]), mine[number - 1])
 
-    def begun(message, w):
+    def begin(message, w):
         if not below:
             return chain.widen(message, model)
         w = raveled.unraveling(model.task)(w)
         return units.replace(w, below[-1], message.rows, message.assignment)
 
     def train(turn, message, client, data):
-        w, began = (begun(message, part) for part in client)
+        w, began = (begin(message, part) for part in client)
         # Every exchange has minibatches of its own.
         apart = fold(turn, f"layer {number}") if below else turn
         above = units.outside(below, w)
@@ -146,7 +146,7 @@ def exchange(model, local, number, aggregate):
         **chain.evaluate_by(model, lambda server: server.w),
         # By the whole round: a layer has been trained before its own exchange, too.
         origin=lambda message, client, upload: make_upload(
-            model, number, begun(message, client.began)
+            model, number, begin(message, client.began)
         ),
     )
 

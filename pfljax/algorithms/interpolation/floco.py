@@ -97,11 +97,11 @@ def floco(
         v = () if lam is None else simplex.first(task, params, vertices, key)
         return Client(v=v, beta=centre, begun=jnp.bool_(False))
 
-    def beta_of(turn, server):
+    def client_beta(turn, server):
         return server.beta.at[turn.id].get(mode="fill", fill_value=1 / vertices)
 
     def personal(turn, server, client, data):
-        return simplex.point(task, own_or(server.w, client), beta_of(turn, server))
+        return simplex.point(task, own_or(server.w, client), client_beta(turn, server))
 
     def endpoints(server, client):
         v = own_or(server.w, client)
@@ -110,7 +110,9 @@ def floco(
     return fedavg(task, local)._replace(
         init=init,
         init_client=init_client,
-        message=lambda turn, server, client: Message(server.w, beta_of(turn, server)),
+        message=lambda turn, server, client: Message(
+            server.w, client_beta(turn, server)
+        ),
         train=training(task, local, tau, radius, lam),
         aggregate=placing(task, vertices, tau),
         server_model=lambda server: simplex.point(task, server.w),

@@ -148,10 +148,10 @@ def step(optimizer, server, uploads, cohort):
     weight = aggregation.uniform(who)
     h, v = server.learned.w
 
-    def weighted(leaf):
+    def weigh(leaf):
         return jax.vmap(jnp.multiply)(weight, leaf)
 
-    changes = jax.tree.map(weighted, changes)
+    changes = jax.tree.map(weigh, changes)
     of_h, of_rows = hypernetwork.slopes(h, tree.take(v, who.ids), changes)
     of_v = jnp.zeros_like(v).at[who.ids].add(of_rows, mode="drop")
     slope = aggregation.over_weight(Learned(of_h, of_v), weight)

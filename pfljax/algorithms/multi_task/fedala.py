@@ -72,7 +72,7 @@ def fedala(
     on_weights = local._replace(learning_rate=weight_lr, optimizer=within_one)
     lengths = jnp.array([0, most_passes, 1])  # by the client's stage
 
-    def begun(turn, w, client, data):
+    def begin(turn, w, client, data):
         new, below = tree.split(w, chosen)
         own, _ = tree.split(client.w, chosen)
 
@@ -93,7 +93,7 @@ def fedala(
         return mixture(weights), weights, passes
 
     def train(turn, w, client, data):
-        v, weights, passes = begun(turn, w, client, data)
+        v, weights, passes = begin(turn, w, client, data)
         v, metrics = fit(task.loss, v, data, turn, local)
         stage = jnp.minimum(client.stage + 1, 2)
         metrics = metrics | {"passes": passes.astype(jnp.float32)}
@@ -102,7 +102,7 @@ def fedala(
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: first_client(params, chosen),
         train=train,
-        personal=lambda turn, w, client, data: begun(turn, w, client, data)[0],
+        personal=lambda turn, w, client, data: begin(turn, w, client, data)[0],
         newcomer=lambda turn, w, data: w,
     )
 

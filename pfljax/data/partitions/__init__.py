@@ -37,7 +37,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 }
 
 
-def named(text: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def parse_name(text: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Returns (name, parameters) of "shards:per_client=3", or of name and `params`."""
     choice = registry.parse(text)
     if choice.args and params:

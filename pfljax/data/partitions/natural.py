@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.data.edge import ClientsOrNone, Seed, as_integers, type_of
+from pfljax.data.edge import ClientsOrNone, Seed, as_integers, type_text
 from pfljax.data.partitions.base import Partition, from_owner
 from pfljax.registry import component
 
@@ -14,7 +14,7 @@ def by_client(client_ids: Any) -> Partition:
     ids = as_integers("client ids", client_ids, ">= 0 [N]")
     if not len(ids) or ids.min() < 0:
         raise ValueError(
-            f"client ids are {type_of(ids)}; expected integers >= 0 [N], N >= 1"
+            f"client ids are {type_text(ids)}; expected integers >= 0 [N], N >= 1"
         )
     # Also before memory is asked for, which a stray id would take all of.
     if ids.max() >= len(ids):

@@ -18,7 +18,7 @@ import numpy as np
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays, renumber
 from pfljax.data.edge import Classes, brief, reading
 from pfljax.data.sources import characters
-from pfljax.registry import checked
+from pfljax.registry import validate
 
 MOST_UNNAMED = 1000  # classes; more than that are given, or are fewer than rows
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
@@ -32,7 +32,7 @@ class User(NamedTuple):
     y: np.ndarray  # [n]
 
 
-@checked
+@validate
 def leaf(*, path: str, alphabet: str = "leaf", classes: Classes = None) -> Arrays:
     """Loads the data set below `path`, its users the natural clients.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import as_integers, read_npz, reading, type_of
+from pfljax.data.edge import as_integers, read_npz, reading, type_text
 from pfljax.data.sources.cifar import CIFAR100, CIFAR100_COARSE, SOURCE
 
 FETCH = "fetch it again"
@@ -157,7 +157,7 @@ def _webp(strips: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     as_integers("offsets", offsets)
     rising = len(offsets) > 1 and (np.diff(offsets.astype(np.int64)) > 0).all()
     if not rising or offsets[0] < 0 or offsets[-1] > strips.size:
-        raise ValueError(f"its offsets are no spans of its {type_of(strips)} bytes")
+        raise ValueError(f"its offsets are no spans of its {type_text(strips)} bytes")
     images = []
     for start, end in pairwise(offsets):
         strip = decode(strips[start:end].tobytes())

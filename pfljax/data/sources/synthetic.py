@@ -3,13 +3,13 @@
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.registry import AtLeastOne, Count, NotNegative, checked
+from pfljax.registry import AtLeastOne, Count, NotNegative, validate
 
 FEATURES = 60
 CLASSES = 10
 
 
-@checked
+@validate
 def synthetic(
     *,
     alpha: NotNegative = 1.0,
@@ -34,7 +34,7 @@ def synthetic(
     return _sample(name, size, mean, weight, bias, rng)
 
 
-@checked
+@validate
 def synthetic_iid(*, clients: AtLeastOne = 30, seed: Count = 0) -> Arrays:
     """Synthetic-IID: sizes as `synthetic`, one W, b ~ N(0, 1) and v = 0 for all."""
     size, rng = _start(clients, seed)

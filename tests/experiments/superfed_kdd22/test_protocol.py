@@ -89,7 +89,7 @@ def test_settings_of_one_method_alone_are_told_apart():
     ):
         for alone, wanted in ((False, ours), (True, theirs)):
             e = experiment_of(column, label, small=False, alone=alone)
-            assert tuple(config.written(e)[name] for name in names) == wanted
+            assert tuple(config.to_json(e)[name] for name in names) == wanted
     small = experiment_of(cifar, "SCAFFOLD", small=True, alone=True)
     assert (small.rounds, small.lr_decay) == (6, 0.9)
 
