@@ -229,8 +229,8 @@ def locate(error: BaseException, file: Path) -> str:
     message = str(error).partition("\n")[0]
     if isinstance(error, SyntaxError):
         # Bytes that are no text at all have neither a name nor a line.
-        place = f"{error.filename}:{error.lineno}" if error.filename else str(file)
-        return f"{place}: {kind}: {error.msg}"
+        where = f"{error.filename}:{error.lineno}" if error.filename else str(file)
+        return f"{where}: {kind}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     # Python knows files by their absolute paths; PFLJAX_METHODS may have others.
     path = os.path.abspath(file)

@@ -107,23 +107,23 @@ def _products(
 
     def one_block(first: Array) -> tuple[Array, Array]:
         squares, products = jnp.zeros((2, size))
-        for leaf, own, middle in zip(leaves, ones, centres, strict=True):
+        for leaf, other, middle in zip(leaves, ones, centres, strict=True):
             block = jax.lax.dynamic_slice_in_dim(leaf, first, size) - middle
             block = block.reshape(size, -1)
             squares += jnp.sum(jnp.square(block), 1)
             # An accelerator's default would round factors to a few bits.
-            products += jnp.matmul(block, own.ravel(), precision="highest")
+            products += jnp.matmul(block, other.ravel(), precision="highest")
         return squares, products
 
     # The last block reaches back, so that all have one size.
     starts = jnp.minimum(jnp.arange(0, count, size), count - size)
-    found = jax.lax.map(one_block, starts)
+    sums = jax.lax.map(one_block, starts)
     places = starts[:, None] + jnp.arange(size)
 
     def in_order(values: Array) -> Array:
         return jnp.zeros(count).at[places].set(values)
 
-    return jax.tree.map(in_order, found)
+    return jax.tree.map(in_order, sums)
 
 
 def rows_of_a_block(leaves: list[Array]) -> int:

@@ -69,12 +69,12 @@ def _wrap(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
 
     @functools.wraps(algorithm.train)
     def train(turn, message, client, data):
-        own, upload, metrics = algorithm.train(turn, message, client.client, data)
-        return client._replace(client=own), upload, metrics
+        state, upload, metrics = algorithm.train(turn, message, client.client, data)
+        return client._replace(client=state), upload, metrics
 
     functions = {
-        name: _unwrap(getattr(algorithm, name), place)
-        for name, place in CLIENT_AT.items()
+        name: _unwrap(getattr(algorithm, name), index)
+        for name, index in CLIENT_AT.items()
     }
     then = algorithm.then
     return algorithm._replace(
@@ -96,7 +96,7 @@ def _unwrap(function: Any, place: int) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        own = args[place].client
-        return function(*args[:place], own, *args[place + 1 :])
+        state = args[place].client
+        return function(*args[:place], state, *args[place + 1 :])
 
     return call

@@ -91,10 +91,10 @@ def _check_together(names: Sequence[str], channels: Sequence[Channel]) -> None:
             f"norm, but {compressors[0]!r} restores them longer or shorter; give one "
             "of the two"
         )
-    for kind, found in (("compression", compressors), ("value of all", reducers)):
-        if len(found) > 1:
+    for kind, listed in (("compression", compressors), ("value of all", reducers)):
+        if len(listed) > 1:
             raise ValueError(
-                f"channels {' and '.join(found)} are each a {kind}; give one of them"
+                f"channels {' and '.join(listed)} are each a {kind}; give one of them"
             )
     if len(shares) > 1:
         raise ValueError(

@@ -32,11 +32,11 @@ def check_options(name: str, command: Callable, args: Sequence[str]) -> None:
     """
     known = option_types(command)
     for arg in args:
-        typed, given, value = arg.partition("=")
+        typed, equals, value = arg.partition("=")
         option = typed.replace("_", "-")
         if not arg.startswith("--"):
             continue
-        if given and known.get(option) is bool:
+        if equals and known.get(option) is bool:
             raise ValueError(
                 f"{option} is {value!r}, but it is a switch, which takes no value; "
                 f"expected {option} alone; see {_help(name, args)}"

@@ -55,8 +55,10 @@ def correct_spelling(args: Sequence[str]) -> str | None:
     With the very values, as they are to be written.
     """
     choice, factory = parse_method(args)
-    own = registry.options(factory)
-    apart = {name: value for name, value in _method_options(args, own) if name in own}
+    known = registry.options(factory)
+    apart = {
+        name: value for name, value in _method_options(args, known) if name in known
+    }
     if not apart:
         return None
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in apart)
@@ -73,14 +75,14 @@ def _method_options(
 ) -> Iterator[tuple[str, str]]:
     """(name, value) of each option that may be a method's, as it is typed."""
     for i, arg in enumerate(args):
-        typed, given, value = arg.partition("=")
+        typed, equals, value = arg.partition("=")
         if not typed.startswith("--"):
             continue
         name = typed[2:].replace("-", "_")
         follows = args[i + 1] if i + 1 < len(args) else "--"
         if name.startswith("no_") and name not in own:
             yield name.removeprefix("no_"), "False"
-        elif given:
+        elif equals:
             yield name, value
         else:
             yield name, "True" if follows.startswith("--") else follows
@@ -91,15 +93,15 @@ def describe(args: Sequence[str]) -> str:
     choice, factory = parse_method(args)
     file = sys.modules[factory.__module__]
     about = [docstrings.paragraph(file.__doc__), docstrings.paragraph(factory.__doc__)]
-    own = registry.options(factory)
+    known = registry.options(factory)
     lines = [f"{choice.name} options", *_wrap(" ".join(filter(None, about)), "  ")]
-    if not own:
+    if not known:
         return "\n".join([*lines, "  It has none."])
     lines.append(
-        f"  They stand behind its name: --algorithm {choice.name}:{_example(own)}"
+        f"  They stand behind its name: --algorithm {choice.name}:{_example(known)}"
     )
     of_option = docstrings.options_told(factory)
-    for name, option in own.items():
+    for name, option in known.items():
         lines.append(f"  {name}={_kind(option)}")
         line = of_option.get(name, "")
         sentence = f"{line[:1].upper()}{line[1:]} ({_default(option)})"

@@ -35,8 +35,8 @@ def report(
         kinds = options["figure_kinds"]
         text = write_run_report(first, page.parent, targets, kinds)
     else:
-        own = first if is_alone else Path(names.comparison(runs, targets))
-        page = (out or own) / "comparison.html"
+        target = first if is_alone else Path(names.comparison(runs, targets))
+        page = (out or target) / "comparison.html"
         text = _compare(runs, page.parent, targets, options)
     return f"{text}\n\n{page}"
 

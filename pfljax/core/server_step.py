@@ -84,8 +84,8 @@ def _adaptive(choice: Component, rate: Any) -> optax.GradientTransformation:
     """One of `core.adaptive_server`, at its own rate or else at this one."""
     factory = SERVER_OPTIMIZERS[choice.name]
     registry.check(KIND, choice, factory)
-    given = {} if rate is None else {"learning_rate": rate}
-    return factory(**given | choice.options)()
+    defaults = {} if rate is None else {"learning_rate": rate}
+    return factory(**defaults | choice.options)()
 
 
 def from_local(local: Local, round_: Any) -> optax.GradientTransformation:

@@ -219,11 +219,11 @@ def _rows(clients: np.ndarray, resident: np.ndarray | None) -> np.ndarray:
 
 def _describe(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:
     """What the log has of each round: its seconds, bytes sent, staleness, turns."""
-    told: dict[str, list[Any]] = {}
+    history: dict[str, list[Any]] = {}
 
     def tell(**values: Any) -> None:
         for name, value in values.items():
-            told.setdefault(name, []).append(value)
+            history.setdefault(name, []).append(value)
 
     for first in range(0, len(versions), of_round):
         of_this = versions[first : first + of_round]
@@ -240,7 +240,7 @@ def _describe(versions: list[Version], of_round: int, time: float) -> dict[str, 
             turn_reported=[1.0] * len(jobs),
         )
         time = of_this[-1].time
-    return {name: np.asarray(values) for name, values in told.items()}
+    return {name: np.asarray(values) for name, values in history.items()}
 
 
 def _parts(setting: Setting) -> tuple[Any, Any]:

@@ -83,14 +83,14 @@ def longest_call(setting: Setting, task: Task, num_clients: int, wanted: int) ->
     if learns(setting.selection):
         return 1
     total = 0
-    place = 0  # in the cohort: each stack has room for whoever may stand there
+    nbytes_placed = 0  # in the cohort: each stack has room for whoever may stand there
     for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
         nbytes = tree.nbytes(client_shape(stack.algorithm, stack.task))
         total += len(stack.ids) * nbytes
-        place += nbytes
+        nbytes_placed += nbytes
     if total <= RESIDENT_BYTES:
         return wanted
-    fit = RESIDENT_BYTES // (_most_clients(setting, 1) * place)
+    fit = RESIDENT_BYTES // (_most_clients(setting, 1) * nbytes_placed)
     return max(1, min(wanted, fit))
 
 

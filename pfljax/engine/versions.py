@@ -139,8 +139,8 @@ def _start(
         exists = which < end
         jobs = tree.take(window.jobs, which)
         jobs = jobs._replace(steps=jnp.where(exists, jobs.steps, 0))
-        made = _train(setting, state, train, jobs, public)
-        return tree.put(pending, jnp.where(exists, jobs.slot, FAR), made)
+        trained = _train(setting, state, train, jobs, public)
+        return tree.put(pending, jnp.where(exists, jobs.slot, FAR), trained)
 
     chunks = -(-(end - first) // width)
     return jax.lax.fori_loop(0, chunks, chunk, state.pending)
@@ -174,8 +174,8 @@ def _train(
     # A vmap over one would batch its products for nothing.
     if jobs.client.shape[0] > 1:
         return jax.vmap(one)(*stacked)
-    made = one(*jax.tree.map(lambda leaf: leaf[0], stacked))
-    return jax.tree.map(lambda leaf: leaf[None], made)
+    trained = one(*jax.tree.map(lambda leaf: leaf[0], stacked))
+    return jax.tree.map(lambda leaf: leaf[None], trained)
 
 
 def _make(

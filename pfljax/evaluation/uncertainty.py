@@ -125,9 +125,9 @@ def places(whose: np.ndarray) -> np.ndarray:
     """The place of each client among those of its span `whose`, i[C]."""
     order = np.argsort(whose, kind="stable")
     in_order = whose[order]
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
-    return place
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
+    return position
 
 
 def by_span(foreign: Foreign, whose: np.ndarray, count: int) -> Foreign:
@@ -135,7 +135,7 @@ def by_span(foreign: Foreign, whose: np.ndarray, count: int) -> Foreign:
 
     Places that nobody fills hold all classes.
     """
-    place = places(whose)
-    held = np.ones((count, place.max() + 1, foreign.held.shape[-1]), bool)
-    held[whose, place] = foreign.held
+    position = places(whose)
+    held = np.ones((count, position.max() + 1, foreign.held.shape[-1]), bool)
+    held[whose, position] = foreign.held
     return foreign._replace(held=held)

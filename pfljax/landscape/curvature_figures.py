@@ -50,9 +50,9 @@ def draw_spectrum(
     styles = line_styles(names)
     curves = [np.stack([d.grid, d.density]) for d in densities.values()]
     highest = 0.0
-    for place, label in merge_equal(names, curves):
-        grid, density = curves[place]
-        axes.semilogy(grid, density, label=label, **styles[place])
+    for index, label in merge_equal(names, curves):
+        grid, density = curves[index]
+        axes.semilogy(grid, density, label=label, **styles[index])
         peak = float(np.nanmax(density))
         highest = max(highest, peak)
     for name, style in zip(names, styles, strict=True):

@@ -189,14 +189,14 @@ def draw_line(
     ]
     of_clients = [over_clients(each.T) for each in values]
     labels = []
-    for place, label in merge_equal(names, values):
-        t = lines[names[place]].t
-        colour = styles[place]["color"]
-        mean, low, high = of_clients[place]
+    for index, label in merge_equal(names, values):
+        t = lines[names[index]].t
+        colour = styles[index]["color"]
+        mean, low, high = of_clients[index]
         # One client has no spread.
-        if len(values[place]) > 1:
+        if len(values[index]) > 1:
             axes.fill_between(t, low, high, color=colour, **BAND)
-        axes.plot(t, mean, **styles[place])
+        axes.plot(t, mean, **styles[index])
         labels.append((mean[-1], label, colour))
     # Lines may reach beyond their models: all of each is shown.
     positions = np.concatenate([line.t for line in lines.values()])

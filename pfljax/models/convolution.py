@@ -109,12 +109,12 @@ def _bilinear(name: str) -> Primitive:
         return chosen(first, second, form)
 
     def shape(first: Any, second: Any, form: Form) -> ShapedArray:
-        made = {
+        shapes = {
             "forward": (*first.shape[:1], *form.slope, form.outputs),
             "by_images": (*first.shape[:1], *form.image, form.channels),
             "by_kernel": form.kernel,
         }
-        return ShapedArray(made[name], first.dtype)
+        return ShapedArray(shapes[name], first.dtype)
 
     def over_axis(operands: Any, axes: Any, form: Form) -> tuple[Array, int]:
         return _over_axis(primitive, name, operands, axes, form), 0

@@ -55,8 +55,8 @@ def task_from_nnx(
     row = one_row(input_shape)
     # NNX's classes hide the signature of what they call.
     if isinstance(factory, type):
-        made = factory.__init__
-        registry.require_call("factory", made, ("self", "rngs"), expected)
+        constructor = factory.__init__
+        registry.require_call("factory", constructor, ("self", "rngs"), expected)
     else:
         registry.require_call("factory", factory, ("rngs",), expected)
     module = nnx.eval_shape(lambda: _check(factory(nnx.Rngs(0))))

@@ -57,11 +57,11 @@ def task(
             "flax.linen.Module; for Flax NNX use pfljax.models.task_from_nnx"
         )
     for part in PARTS:
-        made = getattr(module, part, None)
+        member = getattr(module, part, None)
         # A class is callable, but has no parameters yet.
-        if made is not None and (isinstance(made, type) or not callable(made)):
+        if member is not None and (isinstance(member, type) or not callable(member)):
             expected = "a module, such as flax.linen.Dense(10)"
-            registry.require_a(f"the module's {part}", made, (), expected)
+            registry.require_a(f"the module's {part}", member, (), expected)
     row = one_row(input_shape)
     shapes, order = _trace(module, row)
 

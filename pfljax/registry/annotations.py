@@ -78,10 +78,10 @@ def describe(kind: Any) -> str:
 
 def names(kind: Any) -> list[str]:
     """The types of a union by name, and the choices of a `Literal`."""
-    found = []
+    texts = []
     for alternative in alternatives(kind):
-        found += _names(alternative)
-    return found
+        texts += _names(alternative)
+    return texts
 
 
 def written_type(parameter: inspect.Parameter) -> Any:

@@ -15,7 +15,7 @@ ENTRY = re.compile(r"  (\w+): (.*)")
 
 def sections(text: str | None) -> dict[str, dict[str, str]]:
     """The text of each name below each title, in one line."""
-    found: dict[str, dict[str, str]] = {}
+    texts: dict[str, dict[str, str]] = {}
     title = name = None
     for line in inspect.cleandoc(text or "").splitlines():
         if line[:1].strip():
@@ -24,10 +24,10 @@ def sections(text: str | None) -> dict[str, dict[str, str]]:
             name = None
         elif title and (entry := ENTRY.fullmatch(line)):
             name = entry[1]
-            found.setdefault(title, {})[name] = entry[2]
+            texts.setdefault(title, {})[name] = entry[2]
         elif title and name and line.strip():
-            found[title][name] += f" {line.strip()}"
-    return found
+            texts[title][name] += f" {line.strip()}"
+    return texts
 
 
 def options_told(factory: Callable) -> dict[str, str]:

@@ -119,13 +119,13 @@ def baselines(frame: Frame) -> set[str]:
     """The points that are local training or fine-tuned FedAvg."""
     if "algorithm" not in swept_names(frame):
         return set()
-    found = set()
+    points = set()
     for values in frame[swept_names(frame)].drop_duplicates().to_dict("records"):
         choice = registry.parse(values["algorithm"])
         settings = {"algorithm": choice.name, "hyper": choice.options}
         if is_local(settings) or is_tuned_fedavg(settings):
-            found.add(point_text(values))
-    return found
+            points.add(point_text(values))
+    return points
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -226,8 +226,8 @@ def latex(table: Table) -> str:
 
     def bold(cells: Frame) -> Frame:
         marks = cells.map(lambda _: "")
-        for place in table.best:
-            marks.iloc[place] = "textbf:--rwrap;"
+        for cell in table.best:
+            marks.iloc[cell] = "textbf:--rwrap;"
         return marks
 
     caption = f"{table.title}. {table.note}".rstrip().replace("%", r"\%")

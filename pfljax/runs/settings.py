@@ -316,8 +316,8 @@ def label(experiment: Experiment) -> str:
     method = experiment.algorithm
     defaults = registry.defaults(algorithms.method(method.name))
     words = [f"{name}={value}" for name, value in method.args]
-    own = [f"{name}={value}" for name, value in defaults.items()]
-    words = [word for word in words if word not in own]
+    texts = [f"{name}={value}" for name, value in defaults.items()]
+    words = [word for word in words if word not in texts]
     if experiment.server_optimizer.name != "none":
         words.append(f"server_optimizer={experiment.server_optimizer}")
     return " ".join([method.name, *words])

@@ -84,12 +84,12 @@ def tensorboard() -> Open:
     def begin(begun: Begun) -> Sink:
         from tensorboardX import SummaryWriter
 
-        place = files.make_folder(begun.folder / "tensorboard")
-        old = list(place.glob("events.out.tfevents.*"))
+        directory = files.make_folder(begun.folder / "tensorboard")
+        old = list(directory.glob("events.out.tfevents.*"))
         for file in old:
             file.unlink()
         # A TensorBoard that is open has read the old ones, and is to forget them.
-        writer = SummaryWriter(str(place), purge_step=1 if old else None)
+        writer = SummaryWriter(str(directory), purge_step=1 if old else None)
 
         def write(rows: Sequence[Row]) -> None:
             for row in rows:
@@ -109,8 +109,8 @@ def wandb(*, project: str = "pfljax") -> Open:
     def begin(begun: Begun) -> Sink:
         import wandb as client
 
-        place = files.make_folder(begun.folder / "wandb")
-        _forget_unsent(place)
+        directory = files.make_folder(begun.folder / "wandb")
+        _forget_unsent(directory)
         settings = client.Settings(
             console="off",  # or it would stand between the run and its terminal
             silent=begun.quiet,
@@ -123,7 +123,7 @@ def wandb(*, project: str = "pfljax") -> Open:
             run = client.init(
                 project=project,
                 dir=str(begun.folder),
-                id=_id(place / "id"),
+                id=_id(directory / "id"),
                 name=begun.experiment.label,
                 config=config.to_json(begun.experiment),
                 reinit="create_new",  # runs that train at once are open at once

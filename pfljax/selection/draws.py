@@ -23,10 +23,10 @@ def among(key: Key, eligible: Array, count: int) -> Array:
     clients of `uniform`, of the same key. O(C log count) work.
     """
     num_clients = len(eligible)
-    place = jnp.arange(num_clients)
-    order = index_shuffle(place, num_clients, key)
+    position = jnp.arange(num_clients)
+    order = index_shuffle(position, num_clients, key)
     # The first of a shuffle of all clients, without those that are not eligible.
-    score = jnp.where(eligible[order], num_clients - place, 0)
+    score = jnp.where(eligible[order], num_clients - position, 0)
     score, places = jax.lax.top_k(score, count)
     return jnp.where(score > 0, order[places], num_clients)
 

@@ -162,8 +162,8 @@ def _choose(
     seen = state.last > 0
     exploited = jnp.minimum(cohort - explored, seen.sum())
     # The lowest score with a place; without places all may be drawn.
-    place = jnp.maximum(exploited - 1, 0)
-    lowest = jax.lax.top_k(scores, cohort)[0][place]
+    last = jnp.maximum(exploited - 1, 0)
+    lowest = jax.lax.top_k(scores, cohort)[0][last]
     admitted = seen & (scores >= CUT * lowest)
     noise = jax.random.gumbel(derive(key, "exploited"), scores.shape)
     # A score of 0 is as small as may be, but it is no reason for a tie.

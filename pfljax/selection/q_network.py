@@ -64,9 +64,9 @@ def values(network: tuple[perceptron.Layer, ...], state: Array) -> Array:
 
 def learn(agent: Agent, key: Key, transition: Transition, known: Array) -> Agent:
     """Learns from this transition, if it is `known`."""
-    place = agent.transitions % ROOM
+    slot = agent.transitions % ROOM
     count = agent.transitions + 1
-    memory = tree.put(agent.memory, place, transition)
+    memory = tree.put(agent.memory, slot, transition)
 
     def step(index: Array, carry: Any) -> Any:
         online, moments = carry

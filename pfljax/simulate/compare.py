@@ -153,7 +153,7 @@ def compare(
     for experiment in runs[:: len(seeds)]:
         begin.check_method(experiment, federations[experiment.seed], task)
     for experiment in runs:
-        own = federations[experiment.seed]
-        run(experiment, own, task=task, quiet=quiet, report=False)
+        clients = federations[experiment.seed]
+        run(experiment, clients, task=task, quiet=quiet, report=False)
     folders = [experiment.folder for experiment in runs]
     return write_comparison(folders, out, with_tables=with_tables, verbose=verbose)

@@ -157,8 +157,8 @@ def _by_span(
     values = {name: np.asarray(values)[whose] for name, values in by_span.items()}
     if foreign:
         # Clients of one span may hold different classes.
-        place = uncertainty.places(whose)[:, None]
-        detected = np.take_along_axis(values[metrics.DETECTION], place, 1)
+        position = uncertainty.places(whose)[:, None]
+        detected = np.take_along_axis(values[metrics.DETECTION], position, 1)
         values[metrics.DETECTION] = detected[:, 0]
     return values
 

@@ -50,11 +50,11 @@ def make_init(
         state = make_server(params, key)
         if stored:
             return state
-        made = []
+        parts = []
         for stack, make in zip(stacks, make_stacks, strict=True):
             params = make_params(setting, stack.task)(key)
-            made.append(make(params, stack.ids, key))
-        return state._replace(clients=join_stacks(setting, made))
+            parts.append(make(params, stack.ids, key))
+        return state._replace(clients=join_stacks(setting, parts))
 
     return init
 

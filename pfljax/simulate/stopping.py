@@ -23,9 +23,9 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
     """
     wanted = False
     if run.callback is not None:
-        given = line["round"], read_line(line), state
+        arguments = line["round"], read_line(line), state
         # Every process asks its own; process 0 decides, or they would part.
-        wanted = ask(bool, everywhere(_answer, run.callback, given))
+        wanted = ask(bool, everywhere(_answer, run.callback, arguments))
     total = run.experiment.rounds
     if line["round"] == total:
         return None

@@ -86,8 +86,8 @@ def _one_run(
     by_evaluation = []
     for count in counts:
         state, history = rounds(state, clients.train, int(count), public=clients.public)
-        told = history["loss"][:count], history["seconds"]
-        by_round.append(jax.device_get(told))
+        measured = history["loss"][:count], history["seconds"]
+        by_round.append(jax.device_get(measured))
         by_evaluation.append(jax.device_get(programs.judge(inputs, state, clients)))
     loss, seconds = jax.tree.map(lambda *parts: np.concatenate(parts), *by_round)
     metrics, reported = jax.tree.map(lambda *rows: np.stack(rows), *by_evaluation)

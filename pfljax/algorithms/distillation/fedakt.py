@@ -57,12 +57,12 @@ def fedakt(
 
     def objective(pair, batch, key):
         w, adapter = pair
-        own = task.features(w, batch, key)
+        features = task.features(w, batch, key)
         shared = proxy.features(adapter, batch, derive(key, "adapter"))
-        logits = task.head(w, own, batch.mask, key)
+        logits = task.head(w, features, batch.mask, key)
         loss = cross_entropy(logits, batch)
         of_adapter = cross_entropy(task.head(w, shared), batch)
-        gap = square_distance(own, shared, batch)
+        gap = square_distance(features, shared, batch)
         total = loss + float(hdu) * of_adapter + lam * fmd_grad_scale * gap
         rows = jnp.sum(batch.mask) if reduction == "sum" else 1
         return rows * total, loss

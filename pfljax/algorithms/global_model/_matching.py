@@ -174,14 +174,14 @@ def best_places(score: Array, members: Array) -> Array:
     New units take the free places in their order: which of them is which scores alike.
     """
     unit, chosen = optax_assignment.hungarian_algorithm(-score)
-    place = jnp.zeros(len(score), jnp.int32).at[unit].set(chosen.astype(jnp.int32))
+    placed = jnp.zeros(len(score), jnp.int32).at[unit].set(chosen.astype(jnp.int32))
     is_free = members == 0
     # The number of each free place; by that number, where it is.
     number = jnp.where(is_free, jnp.cumsum(is_free) - 1, NOBODY)
     free = jnp.zeros_like(number).at[number].set(jnp.arange(len(number)), mode="drop")
-    is_new = is_free[place]
+    is_new = is_free[placed]
     rank = jnp.cumsum(is_new) - 1
-    return jnp.where(is_new, free[rank], place)
+    return jnp.where(is_new, free[rank], placed)
 
 
 def _common_first(totals: Totals, assignment: Array) -> Matched:

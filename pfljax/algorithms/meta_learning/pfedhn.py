@@ -74,10 +74,10 @@ def pfedhn(
     optimizer = server_step.by_name(server_optimizer, server_lr)
     in_head = tree.matches(task.groups, "head")
     # Without a personal head all leaves are made.
-    made = jax.tree.map(lambda head: not (personal_head and head), in_head)
+    is_learned = jax.tree.map(lambda head: not (personal_head and head), in_head)
 
     def init(params, num_clients, key):
-        first, head = tree.split(params, made)
+        first, head = tree.split(params, is_learned)
         size = min(1 + num_clients // 4, hidden)
         h = hypernetwork.init(derive(key, "hypernetwork"), size, hidden, first)
         v = jax.random.normal(derive(key, "embeddings"), (num_clients, size))
@@ -86,10 +86,10 @@ def pfedhn(
     def personal(turn, server, head, data):
         return tree.merge(message(turn, server, head), head)
 
-    train = training(task, local, made)
+    train = training(task, local, is_learned)
     return fedavg(task, local)._replace(
         init=init,
-        init_client=lambda params, client_id, key: tree.split(params, made)[1],
+        init_client=lambda params, client_id, key: tree.split(params, is_learned)[1],
         message=message,
         train=train,
         aggregate=partial(step, optimizer),

@@ -71,8 +71,8 @@ def classes_lognormal(
     num_classes = int(labels.max()) + 1
     _check_per_client(per_client, num_classes)
     rng = np.random.default_rng(seed)
-    place = np.arange(per_client)
-    owned = (np.arange(num_clients)[:, None] + place) % num_classes
+    offset = np.arange(per_client)
+    owned = (np.arange(num_clients)[:, None] + offset) % num_classes
     draw = rng.lognormal(0.0, sigma, owned.shape)
     owner = np.full(len(labels), UNUSED)
     for label in range(num_classes):
