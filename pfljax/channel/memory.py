@@ -29,8 +29,8 @@ def fit(
 ) -> tuple[Channel, Algorithm]:
     """(the channel, the method), fit to what the method sends.
 
-    `exchanges` are `communication.exchanges_of(algorithm, ...)`. The channel may keep a
-    state, and the method's clients a memory, of these shapes.
+    `exchanges` are `communication.trace_exchanges(algorithm, ...)`. The channel may
+    keep a state, and the method's clients a memory, of these shapes.
     """
     fit = shaped_by(channel, exchanges)
     return fit, remembering(channel, algorithm, exchanges)

@@ -69,7 +69,7 @@ def from_client(
 def in_turn(sent: SentRows, cohort: Cohort) -> tuple[SentRows, Array]:
     """(rows by the turns of their clients, whose they are); the absent have none.
 
-    Both are those of `aggregation.gathered`. The absent have the id C, past the end.
+    Both are those of `aggregation.gather`. The absent have the id C, past the end.
     """
     order = jnp.argsort(sent.turn)
     sent, ids, mask = tree.take((sent, cohort.ids, cohort.mask), order)
