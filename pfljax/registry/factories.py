@@ -175,6 +175,6 @@ def _fits(value: Any, parameter: inspect.Parameter) -> bool:
 
 def _describe(parameter: inspect.Parameter) -> str:
     kind = annotations.describe(parameter.annotation)
-    if parameter.default in (None, parameter.empty):
+    if parameter.default in (None, (), parameter.empty):
         return kind
     return f"{kind}, such as {parameter.default!r}"
