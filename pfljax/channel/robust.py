@@ -164,7 +164,7 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
     def init(start: Start) -> Any:
         if start.upload is None:
             raise ValueError(
-                "centred_clip keeps a change, whose shape it is not told; make its "
+                "centred_clip keeps a change, whose shape is unknown; make its "
                 "channel by `pfljax.channel.fit`"
             )
         return tree.zeros(change_shapes(start.origin, start.upload))
