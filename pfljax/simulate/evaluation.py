@@ -144,7 +144,9 @@ def _quantities(
 
 def list_splits(federation: Federation) -> list[str]:
     """The splits, of test and validation, in which somebody has examples."""
-    return [name for name in SPLITS if np.any(getattr(federation, name).size)]
+    # On the host: jnp.any would be a program of its own.
+    sizes = {name: np.asarray(getattr(federation, name).size) for name in SPLITS}
+    return [name for name in SPLITS if sizes[name].any()]
 
 
 def _by_span(

@@ -182,7 +182,7 @@ def test_a_process_that_is_killed_leaves_whole_sinks_to_who_goes_on(tmp_path):
     env = tiny.environment(tmp_path / "xla", WANDB_MODE="offline")
     # The one of this process would outlive who is killed, and hold its run.
     env.pop("WANDB_SERVICE", None)
-    given = json.dumps(tiny.given(job))
+    given = json.dumps(config.to_json(job))
     dead = subprocess.run([sys.executable, "-c", KILLED, given], env=env)
     assert dead.returncode == -signal.SIGKILL
     assert in_csv(folder)[0] == ROUNDS  # ahead of the checkpoint

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 import pytest
 
-import tiny
 from pfljax import Experiment
 from pfljax.evaluation import metrics
 from pfljax.report import sweeps, write_sweep_report
 from pfljax.report.tables import values_by_seed
+from pfljax.runs import config
 from pfljax.runs.folder import FolderError
 from pfljax.runtime import memory
 from pfljax.simulate import simulation
@@ -165,7 +165,7 @@ def test_slices_and_lanes_change_nothing(options):
 
 @pytest.mark.slow
 def test_several_devices_change_nothing(tmp_path):
-    fields = {k: v for k, v in tiny.given(FEDAVG).items() if k != "devices"}
+    fields = {k: v for k, v in config.to_json(FEDAVG).items() if k != "devices"}
     told = json.dumps(
         [fields | {"devices": 3}, {"cohort": [1, 2, 3], "seed": [0, 1]}, {"at_once": 3}]
     )
@@ -442,7 +442,7 @@ def test_another_sweep_is_refused(tmp_path):
 @pytest.mark.slow
 def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
     """At the first of its files a sweep is killed; the same call runs the rest."""
-    fields = {k: v for k, v in tiny.given(FEDAVG).items() if k != "devices"}
+    fields = {k: v for k, v in config.to_json(FEDAVG).items() if k != "devices"}
     over = {"lr": [0.05, 0.1, 0.2, 0.3], "seed": [0, 1]}
     told = json.dumps([fields | {"rounds": 200}, over, {"at_once": 3}])
     command = [sys.executable, "-c", DEVICES, told, str(tmp_path / "out")]
