@@ -77,10 +77,7 @@ def test_a_client_that_is_not_there(folder, client, tmp_path):
         export.export(folder, client, tmp_path / "no.npz")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["config.json", "clients.npz", "figures/learning_curves.png", "checkpoints/x"],
-)
+@pytest.mark.parametrize("name", ["config.json", "clients.npz"])
 def test_a_file_of_the_run_is_not_written_over(folder, name):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     with pytest.raises(RuntimeError, match=f"{name} is a file of the run itself"):
@@ -128,7 +125,7 @@ def test_nested_names_become_nested_dicts(tmp_path):
     params = export.load_params(tmp_path / "a.npz")
     assert params["body"]["0"]["kernel"].tolist() == [1, 1]
     assert params["head"].tolist() == [0]
-    with pytest.raises(ValueError, match=r"none\.npz is not a file of `pfljax export`"):
+    with pytest.raises(ValueError, match=r"none\.npz is missing; give a file of `pfljax"):
         export.load_params("none.npz")
 
 
