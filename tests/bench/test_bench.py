@@ -102,7 +102,14 @@ def test_steps_of_a_round_are_those_of_the_peers(name):
         assert counts.sum(1).tolist() == [STEPS[name]] * 2
 
 
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        # Several large models are traced in ten seconds.
+        pytest.param(name, marks=pytest.mark.slow if name in ("W8", "W9") else ())
+        for name in workloads.WORKLOADS
+    ],
+)
 def test_models_are_those_of_the_peers(name):
     tasks = workloads.make_tasks(workloads.WORKLOADS[name])
     sizes = [tree.nbytes(shapes_of_model(task)) / 4 for task in tasks]
