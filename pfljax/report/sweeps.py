@@ -77,11 +77,12 @@ def read(folder: str | Path) -> Frame:
 def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
     """The rows with the columns of the tidy table of runs; a method is a point."""
     frame = make_frame(rows)
-    names = swept_names(frame)
+    swept = frame[swept_names(frame)].to_dict("records")
+    # First, for a sweep may be over `model`, which becomes another column here.
+    frame["method"] = [point_text(dict(row)) for row in swept]
     models = zip(frame.judged, frame["lambda"].astype(str), strict=True)
     frame["model"] = [MODELS.get(model) for model in models]
     frame = frame[frame.model.notna()]
-    frame["method"] = [point_text(dict(row)) for row in frame[names].to_dict("records")]
     frame["seed"] = frame.seed.astype(int) if "seed" in frame else 0
     last = frame.groupby(["method", "seed"])["round"].transform("max")
     frame["last"] = frame["round"] == last

@@ -92,7 +92,7 @@ def test_the_command_writes_one_client(folder, columns, tmp_path):
     file = tmp_path / "p.csv"
     code, out, errors = tiny.main("predict", folder, "--client", 3, "--out", file)
     assert code == 0, errors
-    assert " rows of client 3, " in out
+    assert " test examples of client 3, " in out
     assert f"written to {file} and {tmp_path}/p_confusion.csv\n" in out
     with open(file, newline="") as lines:
         header, *rows = csv.reader(lines)
