@@ -125,7 +125,7 @@ def test_nested_names_become_nested_dicts(tmp_path):
     params = export.load_params(tmp_path / "a.npz")
     assert params["body"]["0"]["kernel"].tolist() == [1, 1]
     assert params["head"].tolist() == [0]
-    with pytest.raises(ValueError, match=r"none\.npz is missing; give a file of `pfljax"):
+    with pytest.raises(ValueError, match=r"none\.npz is missing; give a file of"):
         export.load_params("none.npz")
 
 
