@@ -152,7 +152,7 @@ def test_a_module_that_cannot_be_made():
 def test_raw_rows_are_no_batch():
     model = task(models.model("mlp", 3), (4,))
     text = refusal(model.predict, model.init(jax.random.key(0)), X)
-    assert re.search("batch is .*, of type ndarray; expected a Batch: Batch.of_r", text)
+    assert re.search("batch is .*, of type ndarray; expected a Batch: Batch.full", text)
 
 
 def test_a_data_set_has_a_name():
