@@ -32,7 +32,7 @@ from pfljax.runs.folder import write_json
             "more (see `pfljax list --help`); did you mean 'adam'?",
         ),
         ({"optimizer": "softmax_cross_entropy"}, "unknown optimizer 'softmax_cross_e"),
-        ({"optimizer": "adam:b3=0.1"}, "'adam': unknown parameter 'b3'; known: b1, b2"),
+        ({"optimizer": "adam:b3=0.1"}, "'adam': unknown parameter 'b3'; known: b1"),
         ({"optimizer": "adam:b1=x"}, "optimizer 'adam': b1 is 'x'; expected a number"),
         ({"optimizer": "adam:learning_rate=0.1"}, "give it there: --lr 0.1"),
         ({"log": "csv,csv"}, "log has csv 2 times; give it once"),
