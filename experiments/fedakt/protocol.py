@@ -57,7 +57,7 @@ PROTOCOL = Experiment(
     lr=0.01,
     test=0.25,
     validation=0.0,
-    rows="all",
+    examples="all",
     eval_every=1,
 )
 SMALL: dict[str, Any] = {"rounds": 10, "lr": 0.05, "eval_every": 2, "devices": 1}
@@ -157,7 +157,7 @@ def column(
     tiny = dataset == "tiny_imagenet"
     return Column(
         name=f"{dataset} {of_skew}",
-        experiment=experiment.replace(rows="train") if tiny else experiment,
+        experiment=experiment.replace(examples="train") if tiny else experiment,
         small={**SMALL, "dataset": f"{dataset}:every=10"},
         margin=margin,
         group=group,

@@ -69,7 +69,7 @@ def federation(dataset: str, scale: Scale, seed: int) -> Federation:
         seed=seed,
         test=0.1,
         validation=0.0,
-        rows="all",
+        examples="all",
     )
 
 

@@ -67,7 +67,8 @@ def methods(small: bool) -> dict[str, Experiment]:
     made["VIRTUAL"] = plain.replace(algorithm="virtual")
     made["SuPerFed-MM"] = plain.replace(algorithm="superfed")
     return {
-        label: job.replace(label=label, foreign=FOREIGN) for label, job in made.items()
+        label: job.replace(label=label, ood_examples=FOREIGN)
+        for label, job in made.items()
     }
 
 

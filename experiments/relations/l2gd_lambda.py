@@ -54,7 +54,7 @@ PAPER: dict[str, Any] = {
     "rounds": 2000,
     "eval_every": 2000,
     "batch_size": 4096,
-    "rows": "all",
+    "examples": "all",
 }
 LIMITS = {"local": "local training", "fedavg": "FedAvg"}
 

@@ -37,11 +37,11 @@ POOL = 2000  # rows of all data, which clients share
 ROWS = 20  # of a client
 HEAD = Experiment(  # a personal head of 199 x 10 + 10 = 2,000 parameters
     algorithm="fedper", model="mlp:hidden=(199,)", cohort=1000, rounds=48,
-    epochs=None, steps=2, store="disk", eval_every=48,
+    epochs=None, steps=2, state_storage="disk", eval_every=48,
 )  # fmt: skip
 WHOLE = Experiment(  # 784-200-200-10: 199,210 parameters, all of them personal
     algorithm="local", model="mlp:hidden=(200,200)", cohort=100, rounds=50,
-    epochs=None, steps=1, store="disk", eval_every=50,
+    epochs=None, steps=1, state_storage="disk", eval_every=50,
 )  # fmt: skip
 
 

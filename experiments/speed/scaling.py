@@ -19,7 +19,7 @@ Measured on two CPU cores, so that 4 and 8 devices show what sharing costs and n
 All reduce 796,852 bytes in one all-reduce, whatever the cohort and the devices. Ditto,
 whose clients keep 796,840 bytes, moves twice the cohort's states at each device, at a
 cohort of 8 12.7 MB into the all-to-all, and as much out of the all-gather; at home
-(--homes) nothing but the all-reduce.
+(--pin-clients) nothing but the all-reduce.
 
 The projection, no measurement, is
     t = most steps of a device * step + 2 (D - 1) / D * bytes / bandwidth

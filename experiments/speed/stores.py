@@ -151,7 +151,7 @@ def _key(client: int, round_: int) -> str:
 
 
 def ours(folder: Path, clients: int, nbytes: int) -> DiskStore:
-    """The store of `--store disk`."""
+    """The store of `--state-storage disk`."""
     folder.mkdir(parents=True, exist_ok=True)
     layout = make_layout(jax.ShapeDtypeStruct((nbytes,), np.uint8))
     return DiskStore(folder, Owner("disk", "abc", clients, layout), KEEP, True)

@@ -105,7 +105,7 @@ def _experiment(workload: Workload, method: str) -> Experiment:
         precision=workload.precision,
         devices=devices.choose(None, workload.cohort),
         # Where all clients take part they train at home, and no state travels.
-        homes=workload.cohort == workload.clients,
+        pin_clients=workload.cohort == workload.clients,
     )
     if len(workload.architectures) > 1:
         return experiment.replace(models=workload.model)

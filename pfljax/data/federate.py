@@ -26,7 +26,7 @@ from pfljax.data.split import (
     split_examples,
 )
 
-ROWS = ("train", "all")
+EXAMPLES = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes", "official_own")
 
 
@@ -41,7 +41,7 @@ def federate(
     test: float = 0.2,
     validation: float = 0.1,
     stratified: bool = False,
-    rows: str = "train",
+    examples: str = "train",
     test_from: str = "clients",
     noise: str = "none",
     public: float = 0.0,
@@ -58,7 +58,7 @@ def federate(
         test: a client with n examples keeps int(test * n) for test ...
         validation: ... and int(validation * n) for validation: both are shares of n.
         stratified: take these evenly over the client's labels.
-        rows: deal the official "train" examples only, or "all".
+        examples: deal the official "train" examples only, or "all".
         test_from: "clients" tests on a client's own examples; "official" on the whole
             official test set, one copy for all; "official_classes" on its examples of
             the classes that the client holds, copied once for each set of classes;
@@ -75,7 +75,7 @@ def federate(
     Raises:
         ValueError: for wrong types, fractions or names, or clients without examples.
     """
-    _check_choices(arrays, partition_name, params, rows, test_from)
+    _check_choices(arrays, partition_name, params, examples, test_from)
     kernel = label_noise(noise, arrays.num_classes)
     # Clients that are tested on other examples keep none of theirs for it.
     test = test if test_from == "clients" else 0.0
@@ -84,7 +84,7 @@ def federate(
     how = partition_name
     if isinstance(how, str):
         how, params = parse_name(how, params)
-    index, of_server = _set_aside(_choose_examples(arrays, rows), how, public, seed)
+    index, of_server = _set_aside(_choose_examples(arrays, examples), how, public, seed)
     dealt = _deal(arrays, how, num_clients, seed, params, index)
     _check_dealt(arrays, dealt, num_clients, test_from)
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
@@ -101,7 +101,7 @@ def federate(
         "test": test,
         "validation": validation,
         "stratified": stratified,
-        "rows": rows,
+        "examples": examples,
         "test_from": test_from,
         "noise": noise,
         **_left_out(arrays, how, dealt.order),
@@ -112,7 +112,7 @@ def federate(
 
 
 def _check_choices(
-    arrays: Any, partition_name: Any, params: Any, rows: str, test_from: str
+    arrays: Any, partition_name: Any, params: Any, examples: str, test_from: str
 ) -> None:
     if not isinstance(arrays, Arrays):
         raise ValueError(
@@ -127,7 +127,7 @@ def _check_choices(
         raise ValueError(
             f"params is {brief(params)}; expected options by name: {{'alpha': 0.5}}"
         )
-    registry.require_known("rows", rows, ROWS)
+    registry.require_known("examples", examples, EXAMPLES)
     registry.require_known("test_from", test_from, TEST_FROM)
     if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
         raise ValueError(
@@ -136,15 +136,15 @@ def _check_choices(
         )
 
 
-def _choose_examples(arrays: Arrays, rows: str) -> np.ndarray:
+def _choose_examples(arrays: Arrays, examples: str) -> np.ndarray:
     """Returns the indices of the official "train" examples, or of "all"."""
-    if rows == "all":
+    if examples == "all":
         return np.arange(len(arrays.y))
     index = np.flatnonzero(arrays.official == OFFICIAL_TRAIN)
     if not len(index):
         raise ValueError(
             f"data set {arrays.name!r} has no official train examples; choose "
-            "rows='all'"
+            "examples='all'"
         )
     return index
 
@@ -209,7 +209,7 @@ def _check_dealt(
     if test_from != "clients" and np.any(official == OFFICIAL_TEST):
         raise ValueError(
             f"test_from is {test_from!r}, but clients hold official test examples; "
-            "choose rows='train' or test_from='clients'"
+            "choose examples='train' or test_from='clients'"
         )
 
 

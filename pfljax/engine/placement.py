@@ -65,7 +65,7 @@ def layout(devices: int, parts: Parts, home: np.ndarray) -> Layout:
     if devices * length > np.iinfo(np.int32).max:
         raise ValueError(
             f"{devices} blocks of {length} rows are more than 2**31 - 1 rows; choose "
-            "fewer devices, or homes=False"
+            "fewer devices, or pin_clients=False"
         )
     offset = {
         name: _offsets(span, home, rows, length).astype(np.int32)

@@ -224,7 +224,7 @@ class Finished:
         return jax.tree.map(lambda leaf: leaf[:count], self.states(self.ids))
 
     def history(self) -> History:
-        """The server's model at every round with a checkpoint (`keep` of a run).
+        """The server's model at every round with a checkpoint (see `keep_checkpoints`).
 
         Raises:
           ValueError: the method's server has no model.
@@ -235,8 +235,8 @@ class Finished:
         if len(rounds) < 3:
             raise FolderError(
                 f"{self.path} keeps too few checkpoints ({len(rounds)}), expected 3 "
-                "or more; run it with --keep 100, say, and a small --eval-every, for "
-                "each evaluation saves one"
+                "or more; run it with, for example, --keep-checkpoints 100 and a small "
+                "--eval-every, as each evaluation saves one"
             )
         template = abstract(self.sim)
         digest = config.digest(self.experiment)

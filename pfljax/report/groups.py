@@ -9,10 +9,19 @@ from pfljax.report.runs import Run
 from pfljax.runs.config import join_options
 
 # They do not make another method.
-OF_A_RUN = ("seed", "out", "baseline", "devices", "homes", "keep", "store")
+OF_A_RUN = (
+    "seed",
+    "out",
+    "baseline",
+    "devices",
+    "pin_clients",
+    "keep_checkpoints",
+    "state_storage",
+)
 # Settings of the problem: between runs that differ in one, no method is the best.
 PROBLEM = (
-    "dataset", "partition", "clients", "noise", "test", "test_from", "rows", "unseen",
+    "dataset", "partition", "clients", "noise", "test", "test_from", "examples",
+    "unseen",
 )  # fmt: skip
 
 

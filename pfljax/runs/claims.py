@@ -24,7 +24,7 @@ IDENTITY = (
     "sha256", "clients", "input_shape", "shift", "scale", "x_crc32", "labels_crc32",
     "spans_crc32", "public_crc32", "public_labels_crc32",
 )  # fmt: skip
-CHANGEABLE = ("rounds", "keep", "baseline", "patience", "watch", "log")
+CHANGEABLE = ("rounds", "keep_checkpoints", "baseline", "patience", "monitor", "log")
 DEVICES = "profile_crc32"  # of the manifest: of files of devices
 
 
@@ -69,7 +69,7 @@ def begin(
     A run that resumes may change the settings in `CHANGEABLE`, and no others.
     """
     check_data(path, manifest)
-    _check_store(path, experiment.store)
+    _check_store(path, experiment.state_storage)
     if (path / "config.json").exists():
         changes: Any = {name: getattr(experiment, name) for name in CHANGEABLE}
         experiment = read_config(path).replace(**changes)
@@ -84,7 +84,7 @@ def begin(
 
 def _check_store(path: Path, store: str) -> None:
     """Refuses to resume with another store of client states than the run's."""
-    ours = read_config(path).store if (path / "config.json").exists() else store
+    ours = read_config(path).state_storage if (path / "config.json").exists() else store
     if ours != store:
         raise FolderError(
             f"{path} keeps its client states in the store {ours!r}, not {store!r}; "

@@ -9,7 +9,7 @@ from pfljax import registry
 from pfljax.registry import Component
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 
-FORMAT = 2  # of config.json
+FORMAT = 3  # of config.json
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
 
 

@@ -14,10 +14,13 @@ def conflicts(experiment: Experiment) -> Iterator[str]:
     yield from _models(experiment)
     yield from _dissimilarity(experiment)
     yield from _clock(experiment)
-    if experiment.watch != "accuracy" and experiment.patience is None:
-        yield f"watch is {experiment.watch!r}, but patience is None; set patience"
-    if experiment.homes and experiment.store != "device":
-        yield f"homes needs store 'device', and store is {experiment.store!r}"
+    if experiment.monitor != "accuracy" and experiment.patience is None:
+        yield f"monitor is {experiment.monitor!r}, but patience is None; set patience"
+    if experiment.pin_clients and experiment.state_storage != "device":
+        yield (
+            "pin_clients needs state_storage 'device', but state_storage is "
+            f"{experiment.state_storage!r}"
+        )
     sinks = [choice.name for choice in experiment.log]
     for name in sorted(set(sinks)):
         if sinks.count(name) > 1:
@@ -80,10 +83,10 @@ def _dissimilarity(experiment: Experiment) -> Iterator[str]:
             "dissimilarity and models are set, but gradients of several architectures "
             "have no distance; leave one of the two out"
         )
-    if experiment.dissimilarity and experiment.homes:
+    if experiment.dissimilarity and experiment.pin_clients:
         yield (
-            "dissimilarity and homes are set, but each device needs the examples of "
-            "all clients for it; leave one of the two out"
+            "dissimilarity and pin_clients are set, but dissimilarity needs the "
+            "examples of all clients on each device; leave one of the two out"
         )
 
 
@@ -103,5 +106,5 @@ def _clock(experiment: Experiment) -> Iterator[str]:
         yield f"drop_stragglers is set, but mode {mode!r} waits for no client"
     if experiment.models:
         yield f"models are set, but mode {mode!r} takes one model for all clients"
-    if experiment.devices not in (None, 1) or experiment.homes:
-        yield f"mode {mode!r} runs on one device; leave devices and homes out"
+    if experiment.devices not in (None, 1) or experiment.pin_clients:
+        yield f"mode {mode!r} runs on one device; leave devices and pin_clients out"

@@ -15,7 +15,7 @@ CALLBACK = "callback"
 def by_patience(experiment: Experiment) -> str:
     """The name of this reason."""
     judged = experiment
-    by = "" if judged.watch == "accuracy" else f" by {judged.watch}"
+    by = "" if judged.monitor == "accuracy" else f" by {judged.monitor}"
     return f"patience {judged.patience}{by}"
 
 

@@ -100,7 +100,7 @@ class Experiment:
       test_from: Test on the "clients" own examples, the "official" test set, its
         "official_classes" that the client holds, or the natural client's part of it,
         "official_own".
-      rows: Deal the official "train" examples, or "all".
+      examples: Deal the official "train" examples, or "all".
       noise: Wrong training labels, such as "pair:rate=0.1" or "symmetric:rate=0.2".
         "poison:attackers=0.2" gives them to malicious clients alone.
       unseen: The share of clients held out of training and evaluated as newcomers.
@@ -147,11 +147,13 @@ class Experiment:
     Evaluation:
       eval_every: Rounds between two evaluations.
       patience: Stop after this many evaluations without a better mean over clients of
-        `watch` on validation examples. None runs all rounds.
-      watch: What `patience` goes by: accuracy, top5, loss or brier.
-      trained: Evaluate clients also after their own local training, before averaging.
-      foreign: The number of examples of all clients in which to detect classes that a
-        client does not hold, by the entropy of its predictions (AUROC). 0 does not.
+        `monitor` on validation examples. None runs all rounds.
+      monitor: What `patience` goes by: accuracy, top5, loss or brier.
+      eval_after_training: Also evaluate clients after their own local training, before
+        averaging.
+      ood_examples: The number of examples, from all clients, on which to evaluate the
+        detection of classes that a client does not hold (AUROC of the entropy of its
+        predictions). 0 skips it.
       dissimilarity: Record at every evaluation how far clients' gradients at the
         server's model are apart (B, and their variance), and its loss over all training
         examples.
@@ -165,9 +167,9 @@ class Experiment:
       width: Clients that train at once on a device. "auto" measures, None is the
         platform's default.
       devices: Devices that share the cohort. None takes what is fastest here.
-      homes: Keep a client's examples and states on one device, which trains it.
+      pin_clients: Keep a client's examples and states on one device, which trains it.
         Otherwise cohorts are divided anew in each round.
-      store: Keep client states on the "device", in "host" memory or on "disk".
+      state_storage: Keep client states on the "device", in "host" memory or on "disk".
 
     Output:
       out: The run folder. None is runs/DATASET-ALGORITHM-sSEED, followed by the
@@ -175,7 +177,7 @@ class Experiment:
       label: The name in tables and figures.
       log: Where the log goes beside metrics.jsonl: csv, tensorboard or wandb, or
         several, as in "csv,wandb:project=mine".
-      keep: Checkpoints to keep.
+      keep_checkpoints: Checkpoints to keep.
       seed: Seeds the partition, parameters, cohorts and minibatches.
     """
 
@@ -194,7 +196,7 @@ class Experiment:
     test_from: Literal["clients", "official", "official_classes", "official_own"] = (
         "clients"
     )
-    rows: Literal["train", "all"] = "train"
+    examples: Literal["train", "all"] = "train"
     noise: Component = setting(default="none", converter=_component)
     unseen: Part = 0.0
     public: Part = 0.0
@@ -223,9 +225,9 @@ class Experiment:
 
     eval_every: AtLeastOne = 10
     patience: AtLeastOne | None = None
-    watch: Literal["accuracy", "top5", "loss", "brier"] = "accuracy"
-    trained: bool = False
-    foreign: Count = 0
+    monitor: Literal["accuracy", "top5", "loss", "brier"] = "accuracy"
+    eval_after_training: bool = False
+    ood_examples: Count = 0
     dissimilarity: bool = False
     smoothness: Positive | None = None
     concavity: NotNegative = 0.0
@@ -233,13 +235,13 @@ class Experiment:
 
     width: AtLeastOne | Literal["auto"] | None = None
     devices: AtLeastOne | None = None
-    homes: bool = False
-    store: Literal["device", "host", "disk"] = "device"
+    pin_clients: bool = False
+    state_storage: Literal["device", "host", "disk"] = "device"
 
     out: Text | None = None
     label: Text | None = None
     log: tuple[Component, ...] = setting(default=(), converter=_components)
-    keep: AtLeastOne = 2
+    keep_checkpoints: AtLeastOne = 2
     seed: Count = 0
 
     def __post_init__(self) -> None:
@@ -261,8 +263,10 @@ class Experiment:
 
 FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
 # These change no number of the rounds that are done.
-UNHASHED = ("out", "label", "baseline", "devices", "homes", "keep", "store", "log",
-            "patience", "watch")  # fmt: skip
+UNHASHED = (
+    "out", "label", "baseline", "devices", "pin_clients", "keep_checkpoints",
+    "state_storage", "log", "patience", "monitor",
+)  # fmt: skip
 HELP = docstrings.sections(Experiment.__doc__)  # heading -> setting -> text
 
 

@@ -14,7 +14,7 @@ from pfljax.runs.settings import Experiment
 
 # The settings by which `federate` deals rows; its manifest has them.
 DEALT = (
-    "dataset", "partition", "test", "validation", "stratified", "rows", "test_from",
+    "dataset", "partition", "test", "validation", "stratified", "examples", "test_from",
     "noise",
 )  # fmt: skip
 AN_EXPERIMENT = 'an Experiment, such as Experiment("ditto", rounds=3)'

@@ -57,10 +57,10 @@ def build(
         in a store.
     """
     experiment = begin.validate(experiment, federation, task)
-    if experiment.store != "device":
+    if experiment.state_storage != "device":
         raise ValueError(
-            f"store is {experiment.store!r}, but in a loop of your own the "
-            "states of all clients are in the RunState; leave store out"
+            f"state_storage is {experiment.state_storage!r}, but in your own loop the "
+            "states of all clients are in the RunState; leave it out"
         )
     devices.prepare()
     devices.check(experiment.devices)

@@ -227,7 +227,7 @@ def make_mesh(experiment: Experiment) -> mesh.Grid | None:
     # A mesh of one device would compile another program, for nothing.
     if count is None or count == 1:
         return None
-    return mesh.make(count, experiment.homes)
+    return mesh.make(count, experiment.pin_clients)
 
 
 def make_local(experiment: Experiment) -> Local:

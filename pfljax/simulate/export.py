@@ -44,7 +44,7 @@ def load_state(
     manifest = partition.manifest(training, unseen, given=federation is not None)
     claims.check_data(path, manifest)
     # One device is enough to read a model, wherever the run was trained.
-    on_one_device = experiment.replace(devices=1, homes=False)
+    on_one_device = experiment.replace(devices=1, pin_clients=False)
     sim = simulation.simulation(on_one_device, training, task)
     saved = checkpoint.restore(
         path / "checkpoints",

@@ -10,7 +10,7 @@ from pfljax.simulate import malicious
 
 # The settings that decide who holds which rows.
 ROWS = (
-    "dataset", "partition", "clients", "test", "validation", "stratified", "rows",
+    "dataset", "partition", "clients", "test", "validation", "stratified", "examples",
     "test_from", "noise", "unseen", "public", "seed",
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ def _everybody(experiment: Experiment) -> Federation:
         test=experiment.test,
         validation=experiment.validation,
         stratified=experiment.stratified,
-        rows=experiment.rows,
+        examples=experiment.examples,
         test_from=experiment.test_from,
         noise=str(experiment.noise),
         public=experiment.public,
@@ -78,7 +78,7 @@ def _say_who_is_left_out(everybody: Federation) -> None:
         say(
             f"{len(left_out)} of {len(left_out) + everybody.num_clients} natural "
             f"clients of {everybody.name!r} have no train rows and are left out (first "
-            f"number {left_out[0]}); rows='all' deals their test rows as well"
+            f"number {left_out[0]}); examples='all' deals their test examples as well"
         )
 
 

@@ -43,7 +43,9 @@ def run_rounds(run: Run, quiet: bool) -> None:
             run.sim, experiment, run.path, meta, public=run.federation.public
         )
         writer = checkpoint.writer(
-            run.path / "checkpoints", config.digest(experiment), experiment.keep
+            run.path / "checkpoints",
+            config.digest(experiment),
+            experiment.keep_checkpoints,
         )
         save = partial(population_save, population, stack.enter_context(writer))
         cohort = experiment.cohort

@@ -55,15 +55,15 @@ def open_population(
         return DevicePopulation(compiled, sim.setting.groups)
     if jax.process_count() > 1:
         raise StoreError(
-            f"store is {experiment.store!r}, which one process alone can use; "
-            "choose store 'device' for several"
+            f"state_storage is {experiment.state_storage!r}, which takes one process; "
+            "choose 'device' for several processes"
         )
     checkpoints = path / "checkpoints"
     return StoredPopulation(
         programs=sim.paging,
         compiled=compiled,
         stacks=_open_stacks(sim.paging, experiment, path, saved, writable),
-        kept=functools.partial(_list_kept, checkpoints, experiment.keep),
+        kept=functools.partial(_list_kept, checkpoints, experiment.keep_checkpoints),
         asynchronous=sim.rounds if isinstance(sim.rounds, AsyncRounds) else None,
     )
 
@@ -77,7 +77,7 @@ def _open_stacks(
 ) -> list[StoredStack]:
     """The clients of each stack, as they were at this checkpoint."""
     key = jax.random.key(experiment.seed)
-    kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.keep :]
+    kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.keep_checkpoints :]
     round_ = saved.round if saved else 0
     checksums = saved.clients if saved else None
     if not isinstance(checksums, list):
@@ -114,7 +114,7 @@ def _open_store(
 ) -> Store:
     """The store in the folder `clients`; a new one before the first round."""
     owner = Owner(
-        store=experiment.store,
+        store=experiment.state_storage,
         config=config.digest(experiment),
         clients=len(programs.members),
         layout=programs.layout,
@@ -123,9 +123,9 @@ def _open_store(
     # After a checkpoint a new store would pass off first states as trained ones.
     if not exists and (round_ or not writable):
         raise StoreError(f"{clients} has no store.json; {stores.GO_ON}")
-    if experiment.store == "host":
+    if experiment.state_storage == "host":
         return HostStore(clients, owner)
-    return DiskStore(clients, owner, experiment.keep, writable)
+    return DiskStore(clients, owner, experiment.keep_checkpoints, writable)
 
 
 def _list_kept(checkpoints: Path, keep: int, round_: int) -> list[int]:

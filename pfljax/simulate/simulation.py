@@ -81,16 +81,17 @@ def simulation(
     """The compiled functions; experiments that differ in seed alone share them."""
     shape = make_shape(experiment, federation)
     # The experiment is a key of the cache: what no program depends on is made equal.
-    key = experiment.replace(seed=0, out=None, label=None, baseline=None, keep=2)
+    key = experiment.replace(seed=0, out=None, label=None, baseline=None)
+    key = key.replace(keep_checkpoints=2)
     usable = experiment.cohort
     # At home, devices that nobody of a cohort lives on hold rows and states as well.
-    if experiment.homes:
+    if experiment.pin_clients:
         usable = federation.num_clients
     if experiment.mode.name != "sync":
         usable = 1  # versions come one after another
     key = key.replace(devices=devices.choose(experiment.devices, usable))
-    if key.store != "device":
-        key = key.replace(store="host")
+    if key.state_storage != "device":
+        key = key.replace(state_storage="host")
     # As well: a file that is loaded again has another function of the same name.
     method = algorithms.method(key.algorithm.name)
     devices_read = clocks.devices_crc(experiment)
@@ -114,7 +115,7 @@ def _simulation(
     model_checks.check(name, setting, task, num_clients, shape.input_shape)
     model_checks.check_observed(setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training: they are evaluated after it as well.
-    trained = experiment.trained or experiment.unseen > 0
+    trained = experiment.eval_after_training or experiment.unseen > 0
     views = list_views(setting.algorithm, trained)
     rounds = experiment.rounds
     longest = min(experiment.eval_every, rounds, LONGEST_CALL)
@@ -132,8 +133,8 @@ def _simulation(
         longest=longest,
         architectures=architectures,
         views=views,
-        trained=experiment.trained,
-        foreign=experiment.foreign,
+        trained=experiment.eval_after_training,
+        foreign=experiment.ood_examples,
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
@@ -231,7 +232,7 @@ def make_paging(
     """(rounds of one call, programs of a store; None where clients need none)."""
     stacks = init_stacks(setting, task, num_clients)
     clients = [client_shape(each.algorithm, each.task) for each in stacks]
-    if experiment.store == "device" or not tree.nbytes(clients):
+    if experiment.state_storage == "device" or not tree.nbytes(clients):
         return rounds, None
     rounds = offload.longest_call(setting, task, num_clients, rounds)
     return rounds, offload.compile_programs(setting, task, num_clients, rounds)

@@ -46,7 +46,7 @@ def check(sim: Simulation) -> None:
         raise ValueError(
             f"states of server and clients take {needed / GB:.2f} GB on each device, "
             f"and {room / GB:.2f} GB are free; choose a smaller model, fewer clients "
-            "or a smaller width, or --store disk"
+            "or a smaller width, or --state-storage disk"
         )
 
 

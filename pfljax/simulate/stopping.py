@@ -67,7 +67,7 @@ def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | N
     patience = run.experiment.patience
     if patience is None:
         return None
-    watched = run.experiment.watch
+    watched = run.experiment.monitor
     means = evaluation.on_validation(results.arrays(run, state), watched)
     if means is None:
         return None

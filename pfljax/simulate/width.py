@@ -43,7 +43,7 @@ def choose(
     # XLA aborts the process where it compiles what is far too large.
     size.check(build(known))
     # Pages are as large as they are made.
-    if experiment.store != "device":
+    if experiment.state_storage != "device":
         return build(known)
     if isinstance(wanted, int):
         return choose_fitting([wanted], build, federation)
@@ -89,7 +89,7 @@ def choose_fitting(
     raise ValueError(
         f"width {widths[-1]} needs {needed / 1e9:.2f} GB with data and states on each "
         f"device, and {free / 1e9:.2f} GB are free; choose another width, cohort "
-        "or model, or --store disk"
+        "or model, or --state-storage disk"
     )
 
 

@@ -63,7 +63,7 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
             # A method checks how its options fit by their values, which no program has.
             _make(experiment, shape, task)
         static = _static(experiment, traced)
-        foreign = foreign_counts(point.federation, experiment.foreign)
+        foreign = foreign_counts(point.federation, experiment.ood_examples)
         program = (static, shape, foreign, public_shapes(point.federation))
         if program not in groups:
             setting = _check_built(experiment, shape, task)

@@ -153,7 +153,7 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 
 def _check_supported(experiment: Experiment) -> None:
     """Refuses what a sweep does not do."""
-    refused = ("trained", "unseen", "baseline", "dissimilarity")
+    refused = ("eval_after_training", "unseen", "baseline", "dissimilarity")
     asked = {name: getattr(experiment, name) for name in refused}
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
@@ -171,10 +171,11 @@ def _check_supported(experiment: Experiment) -> None:
             "run or compare"
         )
     machine = experiment
-    if machine.homes or machine.store != "device":
+    if machine.pin_clients or machine.state_storage != "device":
         raise ValueError(
-            f"homes is {machine.homes}, store {machine.store!r}: a sweep deals "
-            "whole runs to the devices, with all their clients; leave both out"
+            f"pin_clients is {machine.pin_clients} and state_storage is "
+            f"{machine.state_storage!r}, but a sweep gives whole runs to the devices, "
+            "with all their clients; leave both settings out"
         )
 
 

@@ -37,7 +37,7 @@ class Data(NamedTuple):
 def stack(federations: list[Federation], foreign: int = 0) -> Data:
     """The federations with one copy of every pool, on the host.
 
-    `foreign` is the setting of this name; all federations have as many such rows.
+    `foreign` is the setting `ood_examples`; all federations have as many such rows.
     """
     # Seeds of one data set often share its pool: by identity, for rows are many.
     pools = {}

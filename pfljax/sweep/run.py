@@ -203,7 +203,7 @@ def _run(
     """The points of one program with their results, as slices finish."""
     members = group.points
     distinct, federations = _distinct_federations(members)
-    foreign = group.experiment.foreign
+    foreign = group.experiment.ood_examples
     data = pool.stack(distinct, foreign)
     shared = {
         "experiment": group.experiment,

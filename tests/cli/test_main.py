@@ -490,7 +490,7 @@ def test_mistakes_are_one_line(args, message):
             ["export", "run", "--client=first"],
             "--client is 'first'; expected a whole number or None; see `pfljax export",
         ),
-        (["run", "--homes="], "--homes is '', but it is a switch"),
+        (["run", "--pin-clients="], "--pin-clients is '', but it is a switch"),
         (
             ["run", "--algorithm=apfl", "--adaptive"],
             "not by themselves as --adaptive; write --algorithm apfl:adaptive=True",

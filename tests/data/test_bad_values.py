@@ -112,10 +112,12 @@ def test_federate_wants_arrays(arrays):
 def test_a_data_set_of_test_rows_alone():
     arrays = from_arrays(X, Y, official=[1] * 4)
     with pytest.raises(
-        ValueError, match="no official train examples; choose rows='all'"
+        ValueError, match="no official train examples; choose examples='all'"
     ):
         federate(arrays, "iid", num_clients=2, seed=0)
-    assert federate(arrays, "iid", num_clients=2, seed=0, rows="all").num_clients == 2
+    assert (
+        federate(arrays, "iid", num_clients=2, seed=0, examples="all").num_clients == 2
+    )
 
 
 def test_numpys_whole_numbers_are_numbers_of_clients():

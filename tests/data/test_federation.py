@@ -47,7 +47,7 @@ def parts(found):
 def test_one_pool_ordered_by_client_and_part(arrays, name, stratified):
     clients = None if name == "natural" else 9
     found = federate(
-        arrays, name, num_clients=clients, seed=1, stratified=stratified, rows="all"
+        arrays, name, num_clients=clients, seed=1, stratified=stratified, examples="all"
     )
     train, validation, test = parts(found)
     assert train.examples is validation.examples is test.examples
@@ -69,7 +69,7 @@ def test_labels_stay_with_their_pixels(arrays):
 
 
 def test_natural_clients_keep_their_rows(arrays):
-    found = federate(arrays, "natural", num_clients=None, seed=0, rows="all")
+    found = federate(arrays, "natural", num_clients=None, seed=0, examples="all")
     for part in parts(found):
         for k in range(7):
             assert set(rows_of(part, k) % 7) <= {k}
@@ -212,11 +212,15 @@ WRONG = [
     ("iid", {"validation": -0.1}, "validation is -0.1"),
     ("iid", {"test": float("nan")}, "test is nan"),
     ("iid", {"test": 0.6, "validation": 0.4}, "leave examples to train on"),
-    ("iid", {"rows": "every"}, "rows is 'every'; known: train, all"),
+    ("iid", {"examples": "every"}, "examples is 'every'; known: train, all"),
     ("iid", {"test_from": "server"}, "test_from is 'server'; known: clients"),
     ("iid", {"num_clients": None}, "needs num_clients"),
     ("iid", {"num_clients": 301}, "choose num_clients <= 300"),
-    ("iid", {"rows": "all", "test_from": "official"}, "hold official test examples"),
+    (
+        "iid",
+        {"examples": "all", "test_from": "official"},
+        "hold official test examples",
+    ),
     ("iidd", {}, "unknown partition 'iidd'"),
     ("iid", {"params": {"alpha": 1}}, "unknown parameter 'alpha'"),
     ("natural", {"num_clients": 6}, "have 7 natural clients"),

@@ -47,7 +47,7 @@ def both(path, block, test_from, base=BASE):
     """clients.npz and the last records of the run on one device, and at home."""
     runs = [
         base | {"out": str(path / "one"), "devices": 1},
-        base | {"out": str(path / "home"), "devices": 2, "homes": True},
+        base | {"out": str(path / "home"), "devices": 2, "pin_clients": True},
     ]
     given = json.dumps(runs), str(block), test_from
     env = tiny.environment(path / "cache")
@@ -89,5 +89,5 @@ def assert_alike(one, records, home, at_home):
 
 
 def test_homes_need_the_device_store():
-    with pytest.raises(ValueError, match="homes needs store 'device'"):
-        checks.check(tiny.TINY.replace(homes=True, store="disk"))
+    with pytest.raises(ValueError, match="pin_clients needs state_storage 'device'"):
+        checks.check(tiny.TINY.replace(pin_clients=True, state_storage="disk"))

@@ -69,7 +69,7 @@ def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     monkeypatch.setattr(offload, "BLOCK", 2)
     for kind in ("device", "disk"):
         simulation._simulation.cache_clear()
-        job = JOB.replace(store=kind, out=str(tmp_path / kind))
+        job = JOB.replace(state_storage=kind, out=str(tmp_path / kind))
         run(job, quiet=True, report=False)
     simulation._simulation.cache_clear()
     device, disk = tmp_path / "device", tmp_path / "disk"
@@ -176,7 +176,7 @@ def test_records_are_the_bytes_of_all_leaves():
 def on_disk(tmp_path_factory):
     """The folder of a finished run with its clients on disk."""
     folder = tmp_path_factory.mktemp("disk") / "run"
-    run(JOB.replace(store="disk", out=str(folder)), quiet=True, report=False)
+    run(JOB.replace(state_storage="disk", out=str(folder)), quiet=True, report=False)
     return folder
 
 
@@ -192,9 +192,9 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     job = JOB.replace(out=str(folder))
     for kind in ("device", "host"):
         with pytest.raises(FolderError, match=f"in the store 'disk', not '{kind}'; r"):
-            run(job.replace(store=kind), quiet=True, report=False)
+            run(job.replace(state_storage=kind), quiet=True, report=False)
     fields = read_json(folder / "config.json")
-    fields["store"] = "device"
+    fields["state_storage"] = "device"
     write_json(folder / "config.json", fields)
     with pytest.raises(CheckpointError, match="another config, model or store"):
         run(job, quiet=True, report=False)
@@ -203,7 +203,7 @@ def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
 @pytest.mark.slow
 def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_path):
     folder = shutil.copytree(on_disk, tmp_path / "run")
-    longer = JOB.replace(rounds=JOB.rounds + 2, store="disk")
+    longer = JOB.replace(rounds=JOB.rounds + 2, state_storage="disk")
     for place in (folder, tmp_path / "whole"):
         run(longer.replace(out=str(place)), quiet=True, report=False)
     assert_same(*(last_state(place) for place in (folder, tmp_path / "whole")))
@@ -212,15 +212,15 @@ def test_a_run_with_its_clients_on_disk_goes_on_for_more_rounds(on_disk, tmp_pat
 def test_a_lost_store_is_one_line(on_disk, tmp_path):
     folder = reopened(on_disk, tmp_path / "run")
     shutil.rmtree(folder / "clients")
-    job = JOB.replace(out=str(folder), store="disk")
+    job = JOB.replace(out=str(folder), state_storage="disk")
     code, _, errors = main("run", *options(job))
     assert code == 2
     assert errors.splitlines()[-1].startswith(f"pfljax: {folder}/clients has no store")
 
 
 def test_an_unknown_store_is_refused():
-    with pytest.raises(ValueError, match="store is 'tape'; expected 'device'"):
-        checks.check(Experiment(store="tape"))
+    with pytest.raises(ValueError, match="state_storage is 'tape'; expected 'device'"):
+        checks.check(Experiment(state_storage="tape"))
 
 
 def test_a_resume_reads_once_what_its_checkpoint_says(on_disk, tmp_path, monkeypatch):
@@ -233,5 +233,5 @@ def test_a_resume_reads_once_what_its_checkpoint_says(on_disk, tmp_path, monkeyp
         return read(checkpoints, round_)
 
     monkeypatch.setattr(checkpoint, "read_meta", counted)
-    run(JOB.replace(store="disk", out=str(folder)), quiet=True, report=False)
+    run(JOB.replace(state_storage="disk", out=str(folder)), quiet=True, report=False)
     assert len(rounds) == 1

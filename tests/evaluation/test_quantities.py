@@ -90,7 +90,7 @@ def test_states_in_a_store_are_told_of_as_well(tmp_path):
     taus = []
     for store in ("device", "disk"):
         out = tmp_path / store
-        run(VEM.replace(out=str(out), store=store), quiet=True, report=False)
+        run(VEM.replace(out=str(out), state_storage=store), quiet=True, report=False)
         with np.load(out / "clients.npz") as arrays:
             taus.append(arrays["client/tau"])
     np.testing.assert_allclose(*taus, rtol=1e-5)

@@ -144,7 +144,7 @@ def test_the_page_of_a_sweep(rows, tmp_path):
     pd.DataFrame(rows).to_csv(tmp_path / "sweep.csv", index=False)
     over = {"mu": [0.0, 0.1], "mixing": ["model", "layer"], "seed": [5, 7, 9]}
     experiment = {
-        "format": 2,
+        "format": 3,
         "algorithm": "superfed:mu=7.5",
         "dataset": "digits",
         "lr": 0.25,

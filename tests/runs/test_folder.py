@@ -110,9 +110,9 @@ def test_a_model_of_ones_own_is_asked_for(tmp_path):
 
 def test_another_baseline_is_written_down(tmp_path):
     begun(tmp_path)
-    begun(tmp_path, tiny.TINY.replace(baseline="other", keep=5))
+    begun(tmp_path, tiny.TINY.replace(baseline="other", keep_checkpoints=5))
     told = folder.read_config(tmp_path)
-    assert (told.baseline, told.keep, told.label) == (
+    assert (told.baseline, told.keep_checkpoints, told.label) == (
         "other",
         5,
         None,

@@ -40,7 +40,16 @@ def test_every_option_has_a_folder_of_its_own():
 
 
 def test_what_changes_no_number_changes_no_folder():
-    flags = "--keep", "5", "--label", "mine", "--devices", "1", "--store", "host"
+    flags = (
+        "--keep-checkpoints",
+        "5",
+        "--label",
+        "mine",
+        "--devices",
+        "1",
+        "--state-storage",
+        "host",
+    )
     assert folder_of("", *flags) == PLAIN
 
 

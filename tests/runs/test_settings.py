@@ -12,8 +12,9 @@ from pfljax.registry import Component
 from pfljax.runs import checks, config, settings
 
 UNHASHED = {
-    "out": "x", "label": "x", "baseline": "x", "devices": 1, "homes": True, "keep": 3,
-    "store": "host", "log": ["csv"], "patience": 3, "watch": "loss",
+    "out": "x", "label": "x", "baseline": "x", "devices": 1, "pin_clients": True,
+    "keep_checkpoints": 3, "state_storage": "host", "log": ["csv"], "patience": 3,
+    "monitor": "loss",
 }  # fmt: skip
 CHANGED = {  # another value of every setting that changes a number
     "algorithm": "ditto", "dataset": "synthetic",
@@ -21,9 +22,10 @@ CHANGED = {  # another value of every setting that changes a number
     "epochs": 6, "steps": 1, "batch_size": 11, "lr": 0.06, "lr_decay": 0.9,
     "momentum": 0.5, "weight_decay": 0.1, "optimizer": "adam", "selection": "by_size",
     "stragglers": 0.1, "drop_stragglers": True, "test": 0.3, "validation": 0.2,
-    "stratified": True, "test_from": "official", "rows": "all", "unseen": 0.1,
-    "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "trained": True, "width": 2,
-    "foreign": 50, "dissimilarity": True, "smoothness": 1.0,
+    "stratified": True, "test_from": "official", "examples": "all", "unseen": 0.1,
+    "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "width": 2,
+    "eval_after_training": True,
+    "ood_examples": 50, "dissimilarity": True, "smoothness": 1.0,
     "concavity": 0.1, "public": 0.1, "precision": "bfloat16",
     "profile": "equal", "deadline": 2.0, "mode": "fedasync",
     "channel": ["clip:norm=2.0"], "aggregation": ["median"], "models": ["mlp"],
@@ -33,11 +35,11 @@ CHANGED = {  # another value of every setting that changes a number
 CONFIGS = {  # a broken config.json, or one of another program
     "broken": ("{", "missing or damaged"),
     "list": ("[1, 2]", "expected a JSON object"),
-    "format": ('{"format": 1}', "its format is 1, and this pfljax reads format 2"),
+    "format": ('{"format": 1}', "its format is 1, and this pfljax reads format 3"),
     "other": ('{"name": "vit", "layers": 3}', "its format is None"),
-    "unknown": ('{"format": 2, "lam": 1}', "unknown setting 'lam'; known: "),
-    "type": ('{"format": 2, "rounds": "many"}', "rounds is 'many'; expected"),
-    "method": ('{"format": 2, "algorithm": "fedfoo"}', "unknown algorithm 'fedfoo'"),
+    "unknown": ('{"format": 3, "lam": 1}', "unknown setting 'lam'; known: "),
+    "type": ('{"format": 3, "rounds": "many"}', "rounds is 'many'; expected"),
+    "method": ('{"format": 3, "algorithm": "fedfoo"}', "unknown algorithm 'fedfoo'"),
 }
 
 
@@ -172,7 +174,12 @@ def test_options_of_the_command_line_are_the_settings():
     changed = {k: v for k, v in CHANGED.items() if k != "steps"}
     experiment = Experiment(**changed | {"algorithm": "ditto:lam=0.5"})
     flags = tiny.options(experiment)
-    for name in ("drop-stragglers", "stratified", "trained", "dissimilarity"):
+    for name in (
+        "drop-stragglers",
+        "stratified",
+        "eval-after-training",
+        "dissimilarity",
+    ):
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"
     read = tiny.parsed(*flags)

@@ -137,7 +137,7 @@ def test_two_processes_train_several_architectures(cache, tmp_path):
     """Dealt, and at home; groups of 4 and 2 clients lie on 4 devices."""
     alone = tmp_path / "alone"
     _finish([_start(cache, alone, devices=1, job=SEVERAL)])
-    for name, options in {"dealt": [], "home": ["--homes"]}.items():
+    for name, options in {"dealt": [], "home": ["--pin-clients"]}.items():
         path = tmp_path / name
         _finish(_pair(cache, path, *options, job=SEVERAL))
         _assert_same(path, alone)

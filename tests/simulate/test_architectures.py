@@ -60,10 +60,10 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path, whole):
 @pytest.mark.parametrize("store", ["host", "disk"])
 def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
     folder, _ = whole
-    finished(tmp_path / "run", store=store, rounds=2)
+    finished(tmp_path / "run", state_storage=store, rounds=2)
     kept = {file.name for file in (tmp_path / "run" / "clients").iterdir()}
     assert kept == {"0", "1"}
-    finished(tmp_path / "run", store=store)
+    finished(tmp_path / "run", state_storage=store)
     tiny.assert_same_run(folder, tmp_path / "run")
     for client in range(6):
         stored = personal_model(tmp_path / "run", client)
@@ -72,18 +72,18 @@ def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
 
 @pytest.mark.slow
 def test_a_lost_store_of_an_architecture_is_told(tmp_path):
-    finished(tmp_path / "run", store="disk", rounds=2)
+    finished(tmp_path / "run", state_storage="disk", rounds=2)
     clients = tmp_path / "run" / "clients"
     records = clients / "1" / "records.bin"
     records.write_bytes(bytes(records.stat().st_size))
     with pytest.raises(StoreError, match=r"the state of client . of those in .*/1 is"):
-        finished(tmp_path / "run", store="disk")
+        finished(tmp_path / "run", state_storage="disk")
     (clients / "1" / "index.bin").write_bytes(bytes(2 * 3 * 8))
     with pytest.raises(StoreError, match="saved at round 2; delete the checkp"):
-        finished(tmp_path / "run", store="disk")
+        finished(tmp_path / "run", state_storage="disk")
     shutil.rmtree(clients / "1")
     with pytest.raises(StoreError, match=r"clients/1 has no store\.json; put back"):
-        finished(tmp_path / "run", store="disk")
+        finished(tmp_path / "run", state_storage="disk")
 
 
 @pytest.mark.slow

@@ -24,14 +24,14 @@ SETTINGS = {
     "int": ({"cohort": 2.5}, "cohort is 2.5; expected a whole number"),
     "bool for int": ({"rounds": True}, "rounds is True; expected a whole number"),
     "float": ({"lr": "0.1"}, "lr is '0.1'; expected a number"),
-    "bool": ({"trained": 1}, "trained is 1; expected True or False"),
+    "bool": ({"stratified": 1}, "stratified is 1; expected True or False"),
     "text": ({"out": 3}, "out is 3; expected a text or None"),
     "literal": ({"precision": "half"}, "precision is 'half'; expected 'float32' or 't"),
     "component": ({"algorithm": None}, "algorithm is None; expected a name"),
     "components": ({"channel": 3}, "channel is 3; expected a name, or several with"),
     # ranges
     "at least one": ({"cohort": 0}, "cohort is 0; expected at least 1"),
-    "count": ({"foreign": -1}, "foreign is -1; expected at least 0"),
+    "count": ({"ood_examples": -1}, "ood_examples is -1; expected at least 0"),
     "32 bits": (
         {"epochs": None, "steps": 2**32}, r"steps is 4294967296; .* below 2\*\*31$",
     ),
@@ -51,8 +51,8 @@ SETTINGS = {
     "dissimilarity, models": (
         {"dissimilarity": True, "models": ["mlp"]}, "no distance; leave one of the two",
     ),
-    "dissimilarity, homes": (
-        {"dissimilarity": True, "homes": True}, "homes are set, .*; leave one of",
+    "dissimilarity, pinned": (
+        {"dissimilarity": True, "pin_clients": True}, "pin_clients are set, .*; leave",
     ),
     "dissimilarity, local": (
         {"dissimilarity": True, "algorithm": "local"}, "and local has none; leave it",
@@ -76,8 +76,10 @@ SETTINGS = {
         "trim is 0.1, of which a cohort of 5 has nobody at either end",
     ),
     "adam, momentum": ({"optimizer": "adam", "momentum": 0.9}, "belong to sgd"),
-    "watch": ({"watch": "loss"}, "watch is 'loss', but patience is None; set pat"),
-    "homes, store": ({"homes": True, "store": "host"}, "homes needs store 'device'"),
+    "monitor": ({"monitor": "loss"}, "monitor is 'loss', but patience is None; set"),
+    "pin, host": (
+        {"pin_clients": True, "state_storage": "host"}, "pin_clients needs state_st",
+    ),
     # shares of the examples
     "no train rows": ({"test": 0.6, "validation": 0.5}, "leave examples to train on"),
     "no test rows": ({"test": 0.0}, "no client has test rows"),

@@ -39,5 +39,7 @@ def test_an_own_loop_has_the_bits_of_a_run(tmp_path):
 
 
 def test_a_store_is_refused():
-    with pytest.raises(ValueError, match="store is 'disk', but in a loop of your own"):
-        build(JOB.replace(store="disk"))
+    with pytest.raises(
+        ValueError, match="state_storage is 'disk', but in your own loop"
+    ):
+        build(JOB.replace(state_storage="disk"))

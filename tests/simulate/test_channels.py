@@ -51,7 +51,9 @@ def test_error_feedback_goes_on_bit_for_bit(whole, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [{"store": "disk"}, {"store": "host"}, {"width": 2}])
+@pytest.mark.parametrize(
+    "more", [{"state_storage": "disk"}, {"state_storage": "host"}, {"width": 2}]
+)
 def test_memory_lies_wherever_states_do(whole, tmp_path, more):
     half = JOB.replace(channel=FEEDBACK, rounds=3, **more)
     finished(half, tmp_path)
@@ -60,7 +62,7 @@ def test_memory_lies_wherever_states_do(whole, tmp_path, more):
     for a, b in zip(jax.tree.leaves(one.clients), jax.tree.leaves(other.clients),
                     strict=True):  # fmt: skip
         np.testing.assert_allclose(a, b, atol=1e-5)
-        if "store" in more:
+        if "state_storage" in more:
             np.testing.assert_array_equal(a, b)
 
 

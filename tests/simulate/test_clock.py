@@ -86,7 +86,7 @@ def test_an_asynchronous_run_in_a_store_has_the_same_bits(tmp_path, mode, store)
     """Of 20 clients a call has at most 11 on the device."""
     job = JOB.replace(mode=mode, clients=20, rounds=6)
     finished(job, tmp_path / "whole")
-    stored = job.replace(store=store)
+    stored = job.replace(state_storage=store)
     finished(stored.replace(rounds=2), tmp_path / "stored")
     finished(stored, tmp_path / "stored")
     tiny.assert_same_run(tmp_path / "stored", tmp_path / "whole")
@@ -107,10 +107,10 @@ def test_more_rounds_may_be_asked_for(tmp_path, mode):
 @pytest.mark.parametrize(
     "change",
     [
-        {"store": "host"},
-        {"store": "disk"},
+        {"state_storage": "host"},
+        {"state_storage": "disk"},
         {"models": "mlp:hidden=(8,4),mlp:hidden=(6,4)"},
-        {"models": "mlp:hidden=(8,4),mlp:hidden=(6,4)", "store": "host"},
+        {"models": "mlp:hidden=(8,4),mlp:hidden=(6,4)", "state_storage": "host"},
     ],
 )
 def test_a_clock_in_stores_and_of_several_models(tmp_path, change):

@@ -15,7 +15,7 @@ from pfljax.simulate import simulation
 from pfljax.simulate.export import load_state
 from pfljax.simulate.federation import build_federation
 
-ASKED = tiny.TINY.replace(rounds=2, foreign=30)
+ASKED = tiny.TINY.replace(rounds=2, ood_examples=30)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def asked(tmp_path_factory):
 
 @pytest.mark.slow
 def test_nothing_else_changes_by_a_bit(asked, tmp_path):
-    run(ASKED.replace(foreign=0, out=str(tmp_path)), quiet=True, report=False)
+    run(ASKED.replace(ood_examples=0, out=str(tmp_path)), quiet=True, report=False)
     found, plain = (read_arrays(path / "clients.npz") for path in (asked, tmp_path))
     added = {name for name in found if name.endswith("auroc")}
     assert set(found) == {*plain, *added}

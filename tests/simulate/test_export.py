@@ -133,7 +133,7 @@ def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     half = tiny.unfinished(folder, tmp_path / "half")
     config = half / "config.json"
     told = read_json(config)
-    told |= {"devices": 512, "homes": True}
+    told |= {"devices": 512, "pin_clients": True}
     write_json(config, told)
     assert export.load_state(half)[2].round == 2
     assert tiny.main("resume", half)[0] == 0

@@ -78,7 +78,7 @@ def _kill(process, ready, delay):
 @pytest.mark.parametrize(("store", "models"), KILLS)
 def test_killed_anywhere_ends_with_the_same_bits(env, wholes, tmp_path, store, models):
     folder, chance = tmp_path / "run", random.Random(1)
-    job, kills = MODELS[models].replace(out=str(folder), store=store), 0
+    job, kills = MODELS[models].replace(out=str(folder), state_storage=store), 0
     if store == "device":
         kills = _kill(tiny.start(job, env), folder.exists, chance.random() / 10)
     while not _saving(folder):

@@ -139,7 +139,7 @@ def ran(job, folder):
 def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
     selection, store, tmp_path, monkeypatch
 ):
-    job = JOB.replace(selection=selection, store=store)
+    job = JOB.replace(selection=selection, state_storage=store)
     whole = ran(job, tmp_path / "whole")
 
     def stop(*args):

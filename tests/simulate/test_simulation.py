@@ -25,7 +25,9 @@ def federation():
 
 def test_seeds_share_compiled_functions(federation):
     sim = simulation.simulation(tiny.TINY, federation)
-    named = tiny.TINY.replace(seed=5, out="x", label="x", keep=9, baseline="x")
+    named = tiny.TINY.replace(
+        seed=5, out="x", label="x", keep_checkpoints=9, baseline="x"
+    )
     assert simulation.simulation(named, federation) is sim
     assert simulation.simulation(tiny.TINY.replace(lr=0.1), federation) is not sim
     assert sim.traffic() is sim.traffic()
@@ -179,5 +181,6 @@ def test_natural_clients_with_test_rows_only_are_told_of(tmp_path, capsys):
     line = capsys.readouterr().err
     assert "2 of 3 natural clients of" in line
     assert (
-        "have no train rows and are left out (first number 0); rows='all' deals" in line
+        "have no train rows and are left out (first number 0); examples='all' deals"
+        in line
     )

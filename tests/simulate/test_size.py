@@ -37,7 +37,7 @@ def test_a_large_model_is_refused(
 ):
     monkeypatch.setattr(memory, "free_bytes", lambda devices: 8e9)
     monkeypatch.setattr(width, "bytes_needed", refuse_to_compile)
-    large = DITTO.replace(model=f"mlp:hidden=({hidden},{hidden})", store=store)
+    large = DITTO.replace(model=f"mlp:hidden=({hidden},{hidden})", state_storage=store)
     with pytest.raises(ValueError, match="choose a smaller one") as raised:
         width.choose(large, federation, None, tmp_path)
     assert told in str(raised.value)
@@ -63,7 +63,7 @@ def test_states_of_clients_count(federation, monkeypatch):
 
 
 def test_a_store_holds_fewer_clients(federation, monkeypatch):
-    stored = made(federation, store="disk", width=1)
+    stored = made(federation, state_storage="disk", width=1)
     (stack,) = stored.paging.stacks
     held = stack.resident * tree.nbytes(made(federation).shapes.clients)
     monkeypatch.setattr(memory, "free_bytes", lambda devices: held // 6)

@@ -148,7 +148,7 @@ def test_patience_by_the_loss_ends_where_it_does_not_fall(tmp_path, monkeypatch)
     ran(job, whole)
     end = expected_end(-losses(whole), 2)
     assert 3 <= end < expected_end(accuracies(whole), 2) == 8
-    patient = job.replace(patience=2, watch="loss")
+    patient = job.replace(patience=2, monitor="loss")
     folder = tmp_path / "run"
     with monkeypatch.context() as patched:
         killed_after(patched, end)
@@ -202,12 +202,12 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             "patience is 0; exp",
         ),
         (
-            lambda job: ran(job.replace(patience=2, watch="los"), job.out),
-            "watch is 'los'; expected 'accuracy' or 'top5'",
+            lambda job: ran(job.replace(patience=2, monitor="los"), job.out),
+            "monitor is 'los'; expected 'accuracy' or 'top5'",
         ),
         (
-            lambda job: ran(job.replace(watch="loss"), job.out),
-            "watch is 'loss', but patience is None; set patience",
+            lambda job: ran(job.replace(monitor="loss"), job.out),
+            "monitor is 'loss', but patience is None; set patience",
         ),
         (
             lambda job: ran(job.replace(patience=2, validation=0.0), job.out),

@@ -47,7 +47,7 @@ def test_data_and_states_count():
 def test_what_does_not_fit_is_one_line():
     federation, _ = build_federation(DIGITS)
     with pytest.raises(
-        ValueError, match=r"width 1 needs .* GB with data .* --store disk"
+        ValueError, match=r"width 1 needs .* GB with data .* --state-storage disk"
     ):
         executor.choose_fitting([1], made, federation, limit=1000)
 

@@ -14,7 +14,7 @@ from pfljax.sweep import sweep
 
 pytestmark = pytest.mark.slow
 
-ASKED = tiny.TINY.replace(rounds=2, foreign=30, devices=1)
+ASKED = tiny.TINY.replace(rounds=2, ood_examples=30, devices=1)
 
 
 @pytest.fixture(scope="module")

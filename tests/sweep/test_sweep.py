@@ -261,7 +261,10 @@ def test_memory_is_told():
         ({"mu": [-1.0]}, "mu is -1.0; expected a finite number"),
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; expected"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
-        ({"trained": [True]}, "trained is True: a sweep judges"),
+        (
+            {"eval_after_training": [True]},
+            "eval_after_training is True: a sweep judges",
+        ),
         (
             {"algorithm": ["l2gd"], "lam": [1.0, 1000.0]},
             r"rate lam \(1 - p\) / p",
@@ -298,9 +301,9 @@ def test_a_channel_is_swept_by_what_stands_behind_its_option():
     assert len(groups.group_points(swept)) == 3
 
 
-@pytest.mark.parametrize("more", [{"homes": True}, {"store": "disk"}])
+@pytest.mark.parametrize("more", [{"pin_clients": True}, {"state_storage": "disk"}])
 def test_clients_of_a_sweep_have_no_place_of_their_own(more):
-    with pytest.raises(ValueError, match="a sweep deals whole runs to the devices"):
+    with pytest.raises(ValueError, match="a sweep gives whole runs to the devices"):
         sweep(SUPERFED.replace(**more), {"seed": [0]})
 
 

@@ -2,7 +2,7 @@
 
 Zhang et al., PFLlib, JMLR 2025, https://arxiv.org/abs/2312.04992. Its generators draw
 from NumPy's global stream, seeded with 1, on examples in the order of the data set:
-train, then test (`rows="all"`). With these in that order, each client has the same
+train, then test (`examples="all"`). With these in that order, each client has the same
 examples here and there; NumPy has frozen the stream.
 
 The rest is not replayed: PFLlib splits each client's examples at random, 75 % for

@@ -53,7 +53,7 @@ def test_users_become_clients(tmp_path):
         write(tmp_path, part, "all.json", users)
     found = federate(
         load("leaf", path=str(tmp_path)), "natural",
-        num_clients=None, seed=0, rows="all", test=0.25,
+        num_clients=None, seed=0, examples="all", test=0.25,
     )  # fmt: skip
     assert found.num_clients == 3
     assert np.asarray(found.test.size).tolist() == [4, 4, 4]
@@ -161,7 +161,7 @@ def test_users_with_test_rows_only_are_in_the_manifest(tmp_path, train, left_out
                 at, size = int(part.offset[k]), int(part.size[k])
                 assert size
                 assert (x[at : at + size] == ord(user)).all()
-    everybody = federate(arrays, "natural", rows="all", **given)
+    everybody = federate(arrays, "natural", examples="all", **given)
     assert everybody.num_clients == 3
     assert "left_out" not in everybody.manifest
 

@@ -151,7 +151,7 @@ def kept(done, tmp_path_factory):
     """A copy of the run, and one of FedAvg that keeps every checkpoint."""
     folder = tmp_path_factory.mktemp("kinds")
     own = shutil.copytree(done, folder / "superfed")
-    job = tiny.SEEN.replace(algorithm="fedavg", eval_every=1, keep=4)
+    job = tiny.SEEN.replace(algorithm="fedavg", eval_every=1, keep_checkpoints=4)
     run(job.replace(out=str(folder / "fedavg")), quiet=True, report=False)
     return own, folder / "fedavg"
 
