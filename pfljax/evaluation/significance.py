@@ -110,17 +110,20 @@ def client_variance(pair: Pair) -> float:
 
 
 def seeds_needed(estimate: Estimate, comparisons: int) -> int | None:
-    """How many seeds find this difference in 80 % of cases; None for more than 100.
+    """The number of seeds that find this difference in 80 % of cases.
 
-    The count is for Student's t at Holm's first step over so many comparisons.
+    The count is for Student's t at the first step of Holm's correction over so many
+    comparisons. It is None if more than 100 seeds are needed.
     """
     from scipy import stats
 
+    if abs(estimate.difference) < SMALLEST:
+        return None
     seeds = np.arange(ENOUGH, MOST_SEEDS + 1)
-    with np.errstate(divide="ignore"):
-        t = abs(estimate.difference) / np.sqrt(estimate.variance / seeds)
     level = stats.t.ppf(1 - LEVEL / (2 * comparisons), seeds - 1)
-    enough = t >= level + stats.t.ppf(POWER, seeds - 1)
+    needed = level + stats.t.ppf(POWER, seeds - 1)
+    # Without a division: the variance is 0 where all seeds agree.
+    enough = abs(estimate.difference) >= needed * np.sqrt(estimate.variance / seeds)
     return int(seeds[enough][0]) if enough.any() else None
 
 

@@ -108,6 +108,14 @@ def test_seeds_needed_by_hand():
     assert significance.seeds_needed(got._replace(difference=1e-5), 1) is None
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("difference", "needed"), [(0.0, None), (0.1, 5)])
+def test_seeds_that_agree_exactly_divide_nothing_by_zero(difference, needed):
+    (got,) = estimate([Pair(np.full(2, difference))])
+    assert got.variance == 0
+    assert significance.seeds_needed(got, 1) == needed
+
+
 def test_signed_ranks_are_scipys():
     expected = stats.wilcoxon(SEEDS, method="exact").pvalue
     assert significance.signed_rank(SEEDS) == pytest.approx(expected)
