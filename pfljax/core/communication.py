@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from pfljax.core.types import (
     Algorithm,
+    Batch,
     ClientData,
     Examples,
     Key,
@@ -41,6 +42,16 @@ def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
         y=shape((1,), jnp.int32),
     )
     return ClientData(examples=pool, offset=number, size=number)
+
+
+def shapes_of_batch(batch_size: int, input_shape: tuple[int, ...]) -> Any:
+    """One minibatch, as shapes."""
+    shape: Any = jax.ShapeDtypeStruct
+    return Batch(
+        x=shape((batch_size, *input_shape), jnp.float32),
+        y=shape((batch_size,), jnp.int32),
+        mask=shape((batch_size,), jnp.float32),
+    )
 
 
 def in_a_round(algorithm: Algorithm) -> list[Algorithm]:

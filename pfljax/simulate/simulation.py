@@ -112,7 +112,7 @@ def _simulation(
     setting = make_setting(experiment, task, shape)
     num_clients = shape.num_clients
     name = experiment.algorithm.name
-    model_checks.check(name, setting, task, num_clients, shape.input_shape)
+    model_checks.check_own(name, setting, task, num_clients, shape.input_shape)
     model_checks.check_observed(setting, task, num_clients, shape.input_shape)
     # Newcomers have nothing but a local training: they are evaluated after it as well.
     trained = experiment.eval_after_training or experiment.unseen > 0

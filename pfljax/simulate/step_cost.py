@@ -7,10 +7,14 @@ one or two seconds for a ResNet-18.
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from pfljax.core.communication import first_turn, shapes_of_client, shapes_of_model
-from pfljax.core.types import Algorithm, Batch, ClientData, Key, Task, Turn
+from pfljax.core.communication import (
+    first_turn,
+    shapes_of_batch,
+    shapes_of_client,
+    shapes_of_model,
+)
+from pfljax.core.types import Algorithm, ClientData, Key, Task, Turn
 from pfljax.engine import Setting
 
 
@@ -43,7 +47,9 @@ def _flops(
     # XLA counts the body of a loop once: that over the steps gives one step, and that
     # of a loop within a model too little.
     loss = jax.jit(task.loss)
-    lowered = loss.lower(shapes_of_model(task), _batch(input_shape, batch_size), key)
+    lowered = loss.lower(
+        shapes_of_model(task), shapes_of_batch(batch_size, input_shape), key
+    )
     if "stablehlo.while" in lowered.as_text():
         return None
 
@@ -68,13 +74,3 @@ def _flops(
     server, client = jax.eval_shape(first, key, data)
     account = jax.jit(train).lower(key, server, client, data).cost_analysis()
     return (account or {}).get("flops")
-
-
-def _batch(input_shape: tuple[int, ...], batch_size: int) -> Batch:
-    """One minibatch as shapes."""
-    shape: Any = jax.ShapeDtypeStruct
-    return Batch(
-        x=shape((batch_size, *input_shape), jnp.float32),
-        y=shape((batch_size,), jnp.int32),
-        mask=shape((batch_size,), jnp.float32),
-    )

@@ -17,6 +17,7 @@ from pfljax.registry import Component
 from pfljax.runs.settings import UNHASHED, Experiment
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.components import Shape
+from pfljax.simulate.methods import explain_misfit
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import foreign_counts, public_shapes
 
@@ -51,32 +52,38 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
     traced_by_kind: dict[Any, Traced] = {}
     groups: dict[Any, Group] = {}
     for point in points:
-        experiment = point.experiment
-        shape = components.make_shape(experiment, point.federation)
-        numbers = _numbers(point)
-        kind = (_static(experiment, numbers), shape)
-        if kind not in traced_by_kind:
-            options = _traceable_options(experiment, shape, task, numbers.options)
-            traced_by_kind[kind] = numbers._replace(options=options)
-        traced = traced_by_kind[kind]
-        if traced.options:
-            # A method checks how its options fit by their values, which no program has.
-            _make(experiment, shape, task)
-        static = _static(experiment, traced)
-        foreign = foreign_counts(point.federation, experiment.ood_examples)
-        program = (static, shape, foreign, public_shapes(point.federation))
-        if program not in groups:
-            setting = _check_built(experiment, shape, task)
-            clocks.check_deadline(setting, point.federation.train.size)
-            malicious.malicious_share(setting.channel, point.federation)  # refuses two
-            groups[program] = Group(
-                experiment=static,
-                shape=shape,
-                traced=traced,
-                points=[],
-            )
-        groups[program].points.append(point)
+        with explain_misfit(point.experiment.algorithm.name):
+            _add_point(point, task, traced_by_kind, groups)
     return [_with_largest_cohort(group) for group in groups.values()]
+
+
+def _add_point(
+    point: Point,
+    task: Task | None,
+    traced_by_kind: dict[Any, Traced],
+    groups: dict[Any, Group],
+) -> None:
+    """Adds the point to the group of its program, a new one if need be."""
+    experiment = point.experiment
+    shape = components.make_shape(experiment, point.federation)
+    numbers = _numbers(point)
+    kind = (_static(experiment, numbers), shape)
+    if kind not in traced_by_kind:
+        options = _traceable_options(experiment, shape, task, numbers.options)
+        traced_by_kind[kind] = numbers._replace(options=options)
+    traced = traced_by_kind[kind]
+    if traced.options:
+        # A method checks how its options fit by their values, which no program has.
+        _make(experiment, shape, task)
+    static = _static(experiment, traced)
+    foreign = foreign_counts(point.federation, experiment.ood_examples)
+    program = (static, shape, foreign, public_shapes(point.federation))
+    if program not in groups:
+        setting = _check_built(experiment, shape, task)
+        clocks.check_deadline(setting, point.federation.train.size)
+        malicious.malicious_share(setting.channel, point.federation)  # refuses two
+        groups[program] = Group(static, shape, traced, [])
+    groups[program].points.append(point)
 
 
 def _with_largest_cohort(group: Group) -> Group:
@@ -143,7 +150,7 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Set
         check_task(task, shape.input_shape, shape.num_classes)
     model, setting = _make(experiment, shape, task)
     name = experiment.algorithm.name
-    model_checks.check(name, setting, model, shape.num_clients, shape.input_shape)
+    model_checks.check_own(name, setting, model, shape.num_clients, shape.input_shape)
     architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
     return setting
 

@@ -17,6 +17,7 @@ from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import arguments, channels, malicious
+from pfljax.simulate.methods import explain_misfit
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
 from pfljax.sweep.groups import Group, group_points
 from pfljax.sweep.one_run import Inputs, Outcome, evaluations
@@ -80,10 +81,11 @@ def sweep(
         _tabulate(path, experiment, all_values, every)
         for group in groups:
             count = devices.choose(experiment.devices, len(group.points))
-            for point, result in _run(group, task, count, at_once, lanes):
-                done[point.digest] = result
-                _keep(path, all_values, point, result)
-                report(len(done))
+            with explain_misfit(group.experiment.algorithm.name):
+                for point, result in _run(group, task, count, at_once, lanes):
+                    done[point.digest] = result
+                    _keep(path, all_values, point, result)
+                    report(len(done))
         if left:
             # Rows were added as runs finished; now they stand in the order of points.
             _tabulate(path, experiment, all_values, every)
