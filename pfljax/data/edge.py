@@ -108,10 +108,16 @@ def check_scaling(name: str, value: Any, shape: tuple[int, ...], zero: bool) -> 
 
 @contextlib.contextmanager
 def reading(file: Path, remedy: str) -> Iterator[None]:
-    """Adds the name of the file and a remedy to a ValueError of the block."""
+    """Turns an error of the block into a ValueError with the file and a remedy.
+
+    A file that is not there stays a FileNotFoundError.
+    """
     try:
         yield
-    except ValueError as error:
+    except FileNotFoundError:
+        raise
+    # Damage in an archive, a header or the data raises a dozen types of errors.
+    except Exception as error:
         raise ValueError(f"{file} cannot be read ({brief(error)}); {remedy}") from error
 
 
@@ -121,21 +127,17 @@ def read_npz(
     """Reads the arrays of these names from an .npz file.
 
     Raises:
-        ValueError: the file is damaged or lacks an array; or, if they must be `alone`,
-            it has another.
+        ValueError: the file is cut or lacks an array; or, if they must be `alone`, it
+            has another.
     """
     # A pipe would be waited for, and NumPy takes other files for pickles.
     if not file.is_file() or not zipfile.is_zipfile(file):
         raise ValueError("it is no .npz archive, or is cut")
-    try:
-        # Without pickles: a file from elsewhere cannot run code.
-        with np.load(file, allow_pickle=False) as stored:
-            names = stored.files
-            wanted = [name for name in (*needed, *optional) if name in names]
-            arrays = {name: np.asarray(stored[name]) for name in wanted}
-    # Damage in the zip, in a header or in the data raises a dozen types of errors.
-    except Exception as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+    # Without pickles: a file from elsewhere cannot run code.
+    with np.load(file, allow_pickle=False) as stored:
+        names = stored.files
+        wanted = [name for name in (*needed, *optional) if name in names]
+        arrays = {name: stored[name] for name in wanted}
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise ValueError(f"it lacks {missing[0]!r}; it has {names}")
@@ -152,6 +154,10 @@ def type_text(values: np.ndarray) -> str:
 
 def brief(value: Any) -> str:
     """Returns a value or an error as part of a line."""
-    text = str(value) if isinstance(value, BaseException) else repr(value)
+    text = repr(value)
+    if isinstance(value, BaseException):
+        text = f"{type(value).__name__}: {value}"
+    if isinstance(value, ValueError):
+        text = str(value)
     line = " ".join(text.split())
     return line if len(line) <= 200 else f"{line[:197]}..."

@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pfljax import registry
 from pfljax.data.arrays import Arrays, from_arrays
@@ -14,20 +12,24 @@ from pfljax.data.edge import read_npz, reading
 from pfljax.data.sources import cache, cifar, raw_archives, shakespeare
 from pfljax.data.sources import tfds as prepared
 from pfljax.data.sources import tiny_imagenet as imagenet
+from pfljax.data.sources.characters import Alphabet
 from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.leaf import leaf
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
+from pfljax.registry import BELOW_ONE, AtLeastOne
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
 # Sets that TFDS does not have, and what the folder of raw files must hold.
 FROM_RAW_FILES = {
-    "cifar100_20k": raw_archives.CIFAR100_20K,
+    "cifar100_20k": raw_archives.PACKED["cifar100_20k"],
     "tiny_imagenet": f"the official folder {imagenet.FOLDER}",
     "shakespeare_roles": shakespeare.FILE,
 }
+Size = AtLeastOne | None  # pixels each way
+BelowOne = Annotated[float, BELOW_ONE]
 
 
 def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
@@ -61,15 +63,15 @@ def fashion_mnist(*, data_dir: str | Path | None = None) -> Arrays:
     return tfds("fashion_mnist", data_dir=data_dir)
 
 
-def cifar10(*, size: int | None = None, data_dir: str | Path | None = None) -> Arrays:
+def cifar10(*, size: Size = None, data_dir: str | Path | None = None) -> Arrays:
     """CIFAR-10, u8[60000, 32, 32, 3], ten classes; or of `size` x `size` pixels."""
     return resize(tfds("cifar10", data_dir=data_dir), size)
 
 
 def cifar100(
     *,
-    labels: str = "fine",
-    size: int | None = None,
+    labels: cifar.Labels = "fine",
+    size: Size = None,
     data_dir: str | Path | None = None,
 ) -> Arrays:
     """CIFAR-100 by its 100 fine classes or its 20 "coarse" ones, as `cifar10`.
@@ -80,25 +82,29 @@ def cifar100(
     return resize(arrays, size)
 
 
-def cifar100_20k(*, labels: str = "fine", size: int | None = None) -> Arrays:
+def cifar100_20k(*, labels: cifar.Labels = "fine", size: Size = None) -> Arrays:
     """The first 20,000 + 5,000 images of CIFAR-100, as `cifar100`."""
     arrays = cifar.relabel(_read_cache("cifar100_20k"), labels)
     return resize(arrays, size)
 
 
-def tiny_imagenet(*, size: int | None = None) -> Arrays:
+def tiny_imagenet(*, size: Size = None) -> Arrays:
     """Tiny-ImageNet, u8[110000, 64, 64, 3], 200 classes; val is the official test."""
     return resize(_read_cache("tiny_imagenet"), size)
 
 
 def shakespeare_roles(
-    *, stride: int = 1, min_size: int = 1, test: float = 0.2, alphabet: str = "leaf"
+    *,
+    stride: AtLeastOne = 1,
+    min_size: AtLeastOne = 1,
+    test: BelowOne = 0.2,
+    alphabet: Alphabet = "leaf",
 ) -> Arrays:
     """Shakespeare's roles as clients: 80 characters, u8[N, 80], and the next as label.
 
     See `pfljax.data.sources.shakespeare.examples`.
     """
-    texts = shakespeare.read(_require_prepared("shakespeare_roles", _roles_file()))
+    texts = shakespeare.read(_require_prepared("shakespeare_roles"))
     return shakespeare.examples(texts, stride, min_size, test, alphabet)
 
 
@@ -187,64 +193,57 @@ def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     # TFDS has EMNIST in divisions only, and `emnist` loads this one.
     if name == "emnist":
         name = "emnist/byclass"
-    file = _roles_file() if name == "shakespeare_roles" else cache.path(name)
+    file = _file(name)
     if file.exists() and raw_dir is None:
         return file
-    folder = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
-    raw = Path(folder) if folder else None
-    if name in FROM_RAW_FILES:
-        return _import(name, raw)
-    if raw is not None and not raw.is_dir():
-        raise MissingDataset(
-            f"cannot prepare {name!r} from raw archives: {raw} is not a folder"
-        )
-    home = cache.folder() / "tfds"
-    with _listing_names(name):
-        prepared.build(name, home, raw, again=raw_dir is not None)
-        return cache.write(prepared.read(name, (str(home),)))
-
-
-def _import(name: str, raw_dir: Path | None) -> Path:
-    """Stores a set that TFDS does not have in the cache, from its raw files."""
-    expected = FROM_RAW_FILES[name]
-    if raw_dir is None:
+    raw_dir = raw_dir or os.environ.get("PFLJAX_RAW_DIR")
+    if raw_dir:
+        _import(name, Path(raw_dir))
+    elif name in FROM_RAW_FILES:
         raise MissingDataset(
             f"cannot prepare {name!r}: it is not downloaded; give raw_dir= (--raw, or "
-            f"PFLJAX_RAW_DIR) a folder which holds {expected}"
+            f"PFLJAX_RAW_DIR) a folder which holds {FROM_RAW_FILES[name]}"
         )
+    else:
+        home = cache.folder() / "tfds"
+        with _listing_names(name):
+            prepared.download(name, home)
+            cache.write(prepared.read(name, (str(home),)))
+    return file
+
+
+def _import(name: str, raw_dir: Path) -> None:
+    """Stores a data set in the cache, from its raw files."""
     try:
-        if name == "cifar100_20k":
-            return cache.write(raw_archives.read_cifar100_20k(raw_dir))
-        if name == "tiny_imagenet":
-            return cache.write(imagenet.read(raw_dir))
-        return _import_roles(raw_dir / shakespeare.FILE)
+        if name == "shakespeare_roles":
+            raw = raw_dir / shakespeare.FILE
+            shakespeare.read(raw)
+            with cache.replace(_file(name)) as file:
+                file.write_bytes(raw.read_bytes())
+        elif name == "tiny_imagenet":
+            cache.write(imagenet.read(raw_dir))
+        else:
+            cache.write(raw_archives.read(name, raw_dir))
     except FileNotFoundError as error:
         raise MissingDataset(
-            f"cannot prepare {name!r} from raw files: {error}; it needs a folder which "
-            f"holds {expected}"
+            f"cannot prepare {name!r} from raw files: {error}"
         ) from error
 
 
-def _roles_file() -> Path:
-    """Returns the cached texts: examples are cut when they are loaded."""
-    return cache.folder() / Path(shakespeare.FILE).name
-
-
-def _import_roles(file: Path) -> Path:
-    shakespeare.read(file)
-    target = _roles_file()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".pfljax-") as part:
-        os.replace(shutil.copy(file, part), target)
-    return target
+def _file(name: str) -> Path:
+    """Returns the file in the cache; of Shakespeare's roles, which has the texts."""
+    if name == "shakespeare_roles":
+        return cache.folder() / Path(shakespeare.FILE).name
+    return cache.path(name)
 
 
 def _read_cache(name: str) -> Arrays:
-    _require_prepared(name, cache.path(name))
+    _require_prepared(name)
     return cache.read(name)
 
 
-def _require_prepared(name: str, file: Path) -> Path:
+def _require_prepared(name: str) -> Path:
+    file = _file(name)
     if not file.exists():
         raise MissingDataset(
             f"data set {name!r} is not prepared; run: pfljax prepare {name} --raw "

@@ -1,26 +1,17 @@
 """Texts as indices into an alphabet, for models of the next character."""
 
 import string
+from typing import Literal
 
 import numpy as np
 
-from pfljax import registry
-
+Alphabet = Literal["leaf", "printable"]
 ALPHABETS = {
+    # LEAF's 80 characters, and Python's 100.
     "leaf": "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]"
     "abcdefghijklmnopqrstuvwxyz}",
     "printable": string.printable,
 }
-
-
-def alphabet(name: str) -> str:
-    """Returns the characters of "leaf", LEAF's 80, or "printable", Python's 100.
-
-    Raises:
-        ValueError: for another name.
-    """
-    registry.require_known("alphabet", name, ALPHABETS)
-    return ALPHABETS[name]
 
 
 def indices(text: str, letters: str) -> np.ndarray:

@@ -1,15 +1,18 @@
-"""The fine classes and superclasses of CIFAR-100.
+"""The classes of CIFAR-10 and CIFAR-100, and the superclasses of the latter.
 
 Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html. Labels are indices
 into the names in alphabetical order, fine and coarse.
 """
 
+from typing import Literal
+
 import numpy as np
 
-from pfljax import registry
 from pfljax.data.arrays import Arrays
 
 SOURCE = "A. Krizhevsky 2009; no licence stated"
+TEN = "airplane automobile bird cat deer dog frog horse ship truck"
+CIFAR10 = tuple(TEN.split())
 SUPERCLASSES = """
 aquatic_mammals: beaver dolphin otter seal whale
 fish: aquarium_fish flatfish ray shark trout
@@ -39,16 +42,11 @@ COARSE_OF = {
 }
 CIFAR100 = tuple(sorted(COARSE_OF))
 CIFAR100_COARSE = tuple(sorted(set(COARSE_OF.values())))
-LABELS = ("fine", "coarse")
+Labels = Literal["fine", "coarse"]
 
 
-def relabel(arrays: Arrays, labels: str) -> Arrays:
-    """Replaces the fine labels of CIFAR-100 by its 20 superclasses, if "coarse".
-
-    Raises:
-        ValueError: for other `labels`.
-    """
-    registry.require_known("labels", labels, LABELS)
+def relabel(arrays: Arrays, labels: Labels) -> Arrays:
+    """Replaces the fine labels of CIFAR-100 by its 20 superclasses, if "coarse"."""
     if labels == "fine":
         return arrays
     table = np.array([CIFAR100_COARSE.index(COARSE_OF[name]) for name in CIFAR100])

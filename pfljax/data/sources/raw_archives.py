@@ -1,196 +1,123 @@
-"""Raw archives in a folder: the idx files of MNIST, packed WebP strips of CIFAR."""
+"""Raw archives in a folder: the idx files of MNIST, packed WebP strips of CIFAR.
+
+Examples are in the order of TFDS, which it takes from a hash of their numbers.
+"""
 
 import gzip
+import hashlib
 import io
-import math
-import zlib
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import as_integers, read_npz, reading, type_text
-from pfljax.data.sources.cifar import CIFAR100, CIFAR100_COARSE, SOURCE
+from pfljax.data.edge import read_npz, reading
+from pfljax.data.sources.cifar import CIFAR10, CIFAR100, SOURCE
 
 FETCH = "fetch it again"
-DIGITS = 10  # classes of MNIST and of Fashion-MNIST
-Columns = dict[str, Any]  # values of each feature, [N, ...]
-PREFIX = {"train": "train", "test": "t10k"}
-CIFAR10 = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
+PREFIX = {"train": "train", "test": "t10k"}  # of the files of MNIST
+FASHION = (
+    "T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, "
+    "Ankle boot"
 )
-CIFAR100_20K = "packed/cifar100_20k5k_webp.npz"
+CLASS_NAMES = {
+    "mnist": tuple("0123456789"),
+    "fashion_mnist": tuple(FASHION.split(", ")),
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+    "cifar100_20k": CIFAR100,
+}
+PACKED = {
+    "cifar10": "packed/cifar10_webp.npz",
+    "cifar100": "packed/cifar100_webp.npz",
+    "cifar100_20k": "packed/cifar100_20k5k_webp.npz",
+}
+SOURCES = {
+    "mnist": "Y. LeCun, C. Cortes, C. Burges; CC BY-SA 3.0",
+    "fashion_mnist": "Xiao et al. 2017, arXiv 1708.07747; MIT",
+    "cifar10": SOURCE,
+    "cifar100": SOURCE,
+    "cifar100_20k": SOURCE,
+    "emnist": "Cohen et al. 2017, arXiv 1702.05373; no licence stated",
+}
 
 
-def read(
-    name: str, raw_dir: Path
-) -> tuple[dict[str, Columns], dict[str, tuple[str, ...]]]:
-    """Returns ({split: columns}, {feature: class names}) of the data set `name`.
+def read(name: str, raw_dir: Path) -> Arrays:
+    """Reads a data set from its raw archives; `cifar100_20k` in the original order.
 
-    Expects raw_dir/mnist/*.gz, raw_dir/fashion_mnist/*.gz,
-    raw_dir/packed/cifar10_webp.npz or raw_dir/packed/cifar100_webp.npz.
-
-    Raises:
-        FileNotFoundError: names the file that was expected.
-        ValueError: names the file that is cut, damaged or another.
-    """
-    if name in ("mnist", "fashion_mnist"):
-        return {split: _idx_split(raw_dir / name, split) for split in PREFIX}, {}
-    if name == "cifar10":
-        columns = cifar(raw_dir / "packed/cifar10_webp.npz", len(CIFAR10))
-        return columns, {"label": CIFAR10}
-    if name == "cifar100":
-        columns = cifar(raw_dir / "packed/cifar100_webp.npz", len(CIFAR100))
-        return columns, {"label": CIFAR100, "coarse_label": CIFAR100_COARSE}
-    raise FileNotFoundError(
-        "raw archives are known for mnist, fashion_mnist, cifar10 and cifar100 only"
-    )
-
-
-def read_cifar100_20k(raw_dir: Path) -> Arrays:
-    """Reads the first 20,000 + 5,000 images of CIFAR-100 in their order."""
-    # Train and test, in the order of OFFICIAL_NAMES.
-    parts = list(cifar(raw_dir / CIFAR100_20K, len(CIFAR100)).values())
-    size = [len(part["label"]) for part in parts]
-    return from_arrays(
-        np.concatenate([part["image"] for part in parts]),
-        np.concatenate([part["label"] for part in parts]),
-        official=np.repeat(range(len(parts)), size),
-        num_classes=len(CIFAR100),
-        name="cifar100_20k",
-        source=SOURCE,
-        class_names=CIFAR100,
-    )
-
-
-def _idx_split(folder: Path, split: str) -> Columns:
-    stem = PREFIX[split]
-    image_file = require_file(folder / f"{stem}-images-idx3-ubyte.gz")
-    label_file = require_file(folder / f"{stem}-labels-idx1-ubyte.gz")
-    with reading(image_file, FETCH):
-        image = _idx(image_file, 3)
-        if image.shape[1:] != (28, 28):
-            raise ValueError(f"its images are {list(image.shape[1:])}, not 28 x 28")
-    with reading(label_file, FETCH):
-        label = _idx(label_file, 1)
-        _check_labels(label, DIGITS, len(image))
-    return {"image": image, "label": label}
-
-
-def _idx(file: Path, rank: int) -> np.ndarray:
-    """Reads u8[N, ...] from a gzipped idx file: 0, 0, 8, rank, sizes, bytes."""
-    try:
-        data = gzip.decompress(file.read_bytes())
-    except (EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"it is no whole gzip file: {error}") from error
-    head = 4 + 4 * rank
-    if len(data) < head or data[:4] != bytes([0, 0, 8, rank]):
-        raise ValueError(f"it is no idx file of unsigned bytes in {rank} dimensions")
-    shape = np.frombuffer(data, ">u4", rank, offset=4).tolist()
-    if math.prod(shape) != len(data) - head:
-        raise ValueError(
-            f"its head says {shape}, but it holds {len(data) - head} bytes"
-        )
-    return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
-
-
-def _check_labels(label: np.ndarray, num_classes: int, count: int) -> None:
-    as_integers("labels", label)
-    if len(label) != count or not count:
-        raise ValueError(f"it has {len(label)} labels for {count} images")
-    if label.min() < 0 or label.max() >= num_classes:
-        raise ValueError(
-            f"its labels are from {label.min()} to {label.max()}; expected 0 to "
-            f"{num_classes - 1}"
-        )
-
-
-def cifar(file: Path, num_classes: int) -> dict[str, Columns]:
-    """Reads both splits: id, image u8[N, 32, 32, 3], label, maybe coarse_label.
+    Expects raw_dir/mnist/*.gz, raw_dir/fashion_mnist/*.gz, or a file of `PACKED`.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: the file that was expected is not there.
         ValueError: the file is damaged or another.
     """
-    require_file(file)
-    forms = ("y_{}", "{}_webp", "{}_offsets")
-    needed = [form.format(split) for split in PREFIX for form in forms]
-    optional = [f"coarse_{split}" for split in PREFIX]
-    with reading(file, FETCH):
-        stored = read_npz(file, needed, optional)
-        return {split: _cifar_split(stored, split, num_classes) for split in PREFIX}
-
-
-def _cifar_split(
-    stored: dict[str, np.ndarray], split: str, num_classes: int
-) -> Columns:
-    label = stored[f"y_{split}"]
-    image = _webp(stored[f"{split}_webp"], stored[f"{split}_offsets"])
-    # The last strip may be filled up beyond the images that count.
-    image = image[: label.size]
-    _check_labels(label, num_classes, len(image))
-    columns = {
-        "id": [f"{split}_{i:05d}" for i in range(len(label))],
-        "image": image,
-        "label": label,
-    }
-    coarse = stored.get(f"coarse_{split}")
-    if coarse is not None:
-        _check_labels(coarse, len(CIFAR100_COARSE), len(image))
-        columns["coarse_label"] = coarse
-    return columns
-
-
-def _webp(strips: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Decodes u8[N, 32, 32, 3]: strip i is bytes offsets_i .. offsets_i+1."""
-    as_integers("offsets", offsets)
-    rising = len(offsets) > 1 and (np.diff(offsets.astype(np.int64)) > 0).all()
-    if not rising or offsets[0] < 0 or offsets[-1] > strips.size:
-        raise ValueError(f"its offsets are no spans of its {type_text(strips)} bytes")
+    if name not in CLASS_NAMES:
+        known = ", ".join(CLASS_NAMES)
+        raise FileNotFoundError(f"raw archives are known for {known} only")
+    file = raw_dir / PACKED.get(name, name)
+    read_split = _read_packed if name in PACKED else _read_idx
     images = []
-    for start, end in pairwise(offsets):
-        strip = decode(strips[start:end].tobytes())
-        if strip.shape[0] % 32 or strip.shape[1] != 32:
-            raise ValueError(
-                f"a strip has {list(strip.shape[:2])} pixels; expected images of 32 x "
-                "32 below each other"
-            )
-        images.append(strip.reshape(-1, 32, 32, 3))
-    return np.concatenate(images)
+    labels = []
+    for split in PREFIX:
+        image, label = read_split(file, split)
+        order = np.arange(len(label))
+        if name != "cifar100_20k":
+            order = tfds_order(split, len(label))
+        with reading(file, FETCH):
+            images.append(image[order])
+            labels.append(label[order])
+    with reading(file, FETCH):
+        return from_arrays(
+            np.concatenate(images),
+            np.concatenate(labels),
+            # Train and test, in the order of OFFICIAL_NAMES.
+            official=np.repeat(range(len(labels)), [len(label) for label in labels]),
+            num_classes=len(CLASS_NAMES[name]),
+            name=name,
+            source=SOURCES[name],
+            class_names=CLASS_NAMES[name],
+        )
+
+
+def tfds_order(split: str, count: int) -> np.ndarray:
+    """Returns the numbers of a split's examples in the order in which TFDS has them."""
+    hashes = [hashlib.md5(f"{split}{i}".encode()).digest() for i in range(count)]
+    return np.array(sorted(range(count), key=hashes.__getitem__), np.int64)
 
 
 def decode(content: bytes) -> np.ndarray:
-    """Decodes a picture to u8[height, width, 3].
-
-    Raises:
-        ValueError: it cannot be decoded.
-    """
+    """Decodes a picture to u8[height, width, 3]."""
     from PIL import Image
 
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            return np.asarray(image.convert("RGB"))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError("a picture cannot be decoded") from error
+    with Image.open(io.BytesIO(content)) as image:
+        return np.asarray(image.convert("RGB"))
 
 
-def require_file(file: Path) -> Path:
-    """Returns the file, if it is there.
+def _read_idx(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Reads images u8[N, 28, 28, 1] and labels u8[N] of MNIST's files."""
+    image = _idx(folder / f"{PREFIX[split]}-images-idx3-ubyte.gz", (28, 28, 1))
+    return image, _idx(folder / f"{PREFIX[split]}-labels-idx1-ubyte.gz", ())
 
-    Raises:
-        FileNotFoundError: it is not.
-    """
-    if not file.is_file():
-        raise FileNotFoundError(f"no {file.name} in {file.parent}")
-    return file
+
+def _idx(file: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """Reads u8[N, *shape] from a gzipped idx file: 0, 0, 8, rank, sizes, bytes."""
+    with reading(file, FETCH):
+        data = gzip.decompress(file.read_bytes())
+        head = 4 + 4 * data[3]
+        count = int.from_bytes(data[4:8])
+        return np.frombuffer(data, np.uint8, offset=head).reshape(count, *shape)
+
+
+def _read_packed(file: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Reads images u8[N, 32, 32, 3] and labels; strip i is bytes offset_i to i + 1."""
+    with reading(file, FETCH):
+        file.stat()  # raises a FileNotFoundError
+        names = [f"y_{split}", f"{split}_webp", f"{split}_offsets"]
+        label, strips, offsets = read_npz(file, names).values()
+        images = [
+            decode(strips[start:end].tobytes()).reshape(-1, 32, 32, 3)
+            for start, end in pairwise(offsets)
+        ]
+        # The last strip may be filled up beyond the images that count.
+        return np.concatenate(images)[: len(label)], label

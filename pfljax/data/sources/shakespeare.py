@@ -15,9 +15,7 @@ import numpy as np
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
 from pfljax.data.edge import reading
 from pfljax.data.sources import characters
-from pfljax.data.sources.raw_archives import require_file
 
-NAME = "shakespeare_roles"
 FILE = "packed/shakespeare_roles.json.xz"  # {"play/ROLE": text}, below the raw folder
 LENGTH = 80  # characters that the model sees
 UNUSED = 255
@@ -36,10 +34,9 @@ def examples(
     training ones and overlap them where the stride is below 80.
 
     Raises:
-        ValueError: a number out of range, or no role is left.
+        ValueError: no role is left.
     """
-    letters = characters.alphabet(alphabet)
-    _check(stride, min_size, test)
+    letters = characters.ALPHABETS[alphabet]
     windows_of_role = []
     parts_of_role = []
     for text in texts.values():
@@ -64,7 +61,7 @@ def examples(
         official=np.concatenate(parts_of_role),
         num_classes=len(letters),
         scale=1.0,
-        name=NAME,
+        name="shakespeare_roles",
         source="W. Shakespeare, 37 plays by speaking role; public domain",
         class_names=tuple(letters),
     )
@@ -96,21 +93,8 @@ def read(file: Path) -> dict[str, str]:
         FileNotFoundError: there is no such file.
         ValueError: the file is not {role: text}.
     """
-    require_file(file)
     with reading(file, "fetch it again"):
-        try:
-            texts = json.loads(lzma.decompress(file.read_bytes()))
-        except (lzma.LZMAError, RecursionError) as error:
-            raise ValueError(f"it is no JSON in an xz file: {error}") from error
+        texts = json.loads(lzma.decompress(file.read_bytes()))
         if not isinstance(texts, dict) or {*map(type, texts.values())} != {str}:
             raise ValueError("it is of another layout; expected {role: text}")
     return dict(sorted(texts.items()))
-
-
-def _check(stride: int, min_size: int, test: float) -> None:
-    if stride < 1:
-        raise ValueError(f"stride is {stride}; choose at least 1")
-    if min_size < 1:
-        raise ValueError(f"min_size is {min_size}; choose at least 1")
-    if not 0 <= test < 1:
-        raise ValueError(f"test is {test}; choose a share of the examples in [0, 1)")

@@ -1,33 +1,25 @@
-"""Data sets of tensorflow-datasets: read, built from raw archives, or downloaded.
+"""Data sets of tensorflow-datasets: read where they are prepared, or downloaded.
 
-The array_record format is read and written without TensorFlow. `tensorflow_datasets` is
-imported by the functions that need it.
+The array_record format is read without TensorFlow. `tensorflow_datasets` is imported by
+the functions that need it.
 """
 
 import contextlib
 import importlib.util
 import io
 import re
-import shutil
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.sources import cifar, raw_archives
+from pfljax.data.sources.raw_archives import SOURCES
 
 BATCH = 1000  # records read at once
 NAME = re.compile(r"[A-Za-z]\w*(/[\w.\-]+)?(:[\w.*]+)?")  # set/config:version
-
-SOURCES = {
-    "mnist": "Y. LeCun, C. Cortes, C. Burges; CC BY-SA 3.0",
-    "fashion_mnist": "Xiao et al. 2017, arXiv 1708.07747; MIT",
-    "cifar10": cifar.SOURCE,
-    "cifar100": cifar.SOURCE,
-    "emnist": "Cohen et al. 2017, arXiv 1702.05373; no licence stated",
-}
 
 
 class MissingDataset(RuntimeError):  # noqa: N818
@@ -40,44 +32,28 @@ class UnknownDataset(ValueError):  # noqa: N818
 
 def read(name: str, data_dirs: Sequence[str | None]) -> Arrays:
     """Reads the data set of the first folder that has it; None is TFDS's own."""
-    for data_dir in data_dirs:
-        builder = _builder(name, data_dir, file_format="array_record")
-        if builder.info.splits:
-            return _arrays(name, builder, _records)
+    formats: list[str | None] = ["array_record"]
     # Other formats (tfrecord) are read by TensorFlow alone, which may be missing.
     if importlib.util.find_spec("tensorflow"):
-        for data_dir in data_dirs:
-            builder = _builder(name, data_dir)
-            if builder.info.splits:
-                return _arrays(name, builder, _tensorflow_records)
+        formats.append(None)
+    for file_format, data_dir in product(formats, data_dirs):
+        builder = _builder(name, data_dir, file_format)
+        if builder.info.splits:
+            records = _records if file_format else _tensorflow_records
+            return _arrays(name, builder, records)
     raise MissingDataset(
         f"data set {name!r} is not prepared; run: pfljax prepare {name}"
     )
 
 
-def build(name: str, home: Path, raw_dir: Path | None, again: bool) -> None:
-    """Builds the set below `home`, from the raw archives or else from a download.
-
-    One that is there stays, unless it is to be built `again`.
-    """
+def download(name: str, home: Path) -> None:
+    """Downloads the data set and prepares it below `home`, unless it is there."""
     import tensorflow_datasets as tfds
 
-    builder = _builder(name, str(home), file_format="array_record")
-    if builder.info.splits and not again:
+    builder = _builder(name, str(home), "array_record")
+    if builder.info.splits:
         return
-    config = tfds.download.DownloadConfig()
-    if raw_dir is not None:
-        columns, class_names = _read_raw(name, raw_dir)
-        shutil.rmtree(builder.data_dir, ignore_errors=True)
-        builder = _builder(name, str(home), file_format="array_record")
-        for feature, names in class_names.items():
-            builder.info.features[feature].names = list(names)
-        generators = {split: _examples(each) for split, each in columns.items()}
-        # The builder would download: it gets the columns that were read instead.
-        builder._split_generators = lambda *_, **__: generators
-        config.try_download_gcs = False
-        config.compute_stats = tfds.download.ComputeStatsMode.SKIP
-    elif not importlib.util.find_spec("tensorflow"):
+    if not importlib.util.find_spec("tensorflow"):
         raise MissingDataset(
             f"cannot prepare {name!r}: give raw_dir= (or PFLJAX_RAW_DIR) a folder of "
             "raw archives, or install TensorFlow to download it: "
@@ -86,7 +62,7 @@ def build(name: str, home: Path, raw_dir: Path | None, again: bool) -> None:
     tfds.disable_progress_bar()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            builder.download_and_prepare(download_config=config)
+            builder.download_and_prepare()
     except OSError as error:
         raise MissingDataset(
             f"cannot prepare {name!r} in {home} ({type(error).__name__}: {error}); is "
@@ -94,22 +70,13 @@ def build(name: str, home: Path, raw_dir: Path | None, again: bool) -> None:
         ) from error
 
 
-def _read_raw(name: str, raw_dir: Path) -> Any:
-    try:
-        return raw_archives.read(name, raw_dir)
-    except FileNotFoundError as error:
-        raise MissingDataset(
-            f"cannot prepare {name!r} from raw archives: {error}"
-        ) from error
-
-
-def _builder(name: str, data_dir: str | None, **options: Any) -> Any:
+def _builder(name: str, data_dir: str | None, file_format: str | None) -> Any:
     import tensorflow_datasets as tfds
 
     if not NAME.fullmatch(name):
         raise UnknownDataset(f"{name!r} is no name of a data set")
     try:
-        return tfds.builder(name, data_dir=data_dir, **options)
+        return tfds.builder(name, data_dir=data_dir, file_format=file_format)
     except tfds.core.DatasetNotFoundError as error:
         raise UnknownDataset(f"TFDS has no data set {name!r}") from error
     except (ValueError, AssertionError) as error:
@@ -188,20 +155,3 @@ def _pixels(image: Any) -> np.ndarray:
     if isinstance(image, bytes):
         image = np.asarray(Image.open(io.BytesIO(image)))
     return image[..., None] if image.ndim == 2 else image
-
-
-def _examples(columns: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (number, example); TFDS orders by the number, as official builders do."""
-    for i in range(len(columns["label"])):
-        example = {name: values[i] for name, values in columns.items()}
-        yield i, {**example, "image": _png(example["image"])}
-
-
-def _png(pixels: np.ndarray) -> io.BytesIO:
-    from PIL import Image
-
-    file = io.BytesIO()
-    # Level 1 is fast; the images are decoded once, into the cache.
-    Image.fromarray(pixels).save(file, "PNG", compress_level=1)
-    file.seek(0)
-    return file

@@ -6,15 +6,12 @@ from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, renumber
 
 
 def resize(arrays: Arrays, size: int | None) -> Arrays:
-    """Resizes images to `size` x `size` pixels, bilinear as Pillow does; None: not.
+    """Resizes images to `size` x `size` pixels, bilinear as Pillow does.
 
-    Raises:
-        ValueError: for a size below 1.
+    If `size` is None, the images stay as they are.
     """
     if size is None:
         return arrays
-    if size < 1:
-        raise ValueError(f"size is {size}; expected at least 1 pixel")
     from PIL import Image
 
     count, *_, channels = arrays.x.shape
@@ -27,10 +24,11 @@ def resize(arrays: Arrays, size: int | None) -> Arrays:
 
 
 def thin(arrays: Arrays, every: int) -> Arrays:
-    """Takes each `every`-th example, of official splits and natural clients alike.
+    """Keeps each `every`-th example of each official split and natural client.
 
-    Natural clients without an example left are gone, the others numbered anew; all
-    classes stay. The name says so: an example's index is that in what is left.
+    Natural clients without an example left are dropped and the others are renumbered;
+    all classes stay. The name of the result has the number, because the index of an
+    example is its place among those that are left.
 
     Raises:
         ValueError: `every` is no whole number from 1 to the number of examples.

@@ -2,12 +2,12 @@
 
 import pytest
 
-from pfljax.data.sources.characters import ALPHABETS, alphabet, indices
+from pfljax.data.sources.characters import ALPHABETS, indices
 
 
 @pytest.mark.parametrize(("name", "count"), [("leaf", 80), ("printable", 100)])
 def test_each_letter_has_its_index(name, count):
-    letters = alphabet(name)
+    letters = ALPHABETS[name]
     assert indices(letters, letters).tolist() == list(range(count))
 
 
@@ -15,8 +15,3 @@ def test_others_have_the_first():
     letters = ALPHABETS["leaf"]
     coded = indices("aé€😀~b", letters)
     assert coded.tolist() == [letters.index("a"), 0, 0, 0, 0, letters.index("b")]
-
-
-def test_an_unknown_alphabet_lists_the_known():
-    with pytest.raises(ValueError, match="'greek'; known: leaf, printable"):
-        alphabet("greek")

@@ -67,12 +67,12 @@ def test_a_coarse_label_is_the_superclass_of_the_fine_one():
     assert (found.num_classes, found.y.dtype) == (20, np.int32)
     assert found.name == "cifar100:labels=coarse"
     assert cifar.relabel(arrays, "fine") is arrays
-    with pytest.raises(ValueError, match="labels is 'rough'; known: fine, coarse"):
-        cifar.relabel(arrays, "rough")
+    with pytest.raises(ValueError, match="labels is 'rough'; expected 'fine' or 'co"):
+        load("cifar100", labels="rough")
 
 
 def test_cifar100_has_either_labels(cache_dir, tmp_path):
-    """From TFDS's format and from the cache, which holds fine labels."""
+    """The raw archive and the cache hold fine labels."""
     images = np.random.default_rng(1).integers(0, 256, (4, 32, 32, 3), np.uint8)
     names = ["bear", "worm", "ray", "sea"]
     fine = np.array([cifar.CIFAR100.index(name) for name in names])
@@ -80,14 +80,13 @@ def test_cifar100_has_either_labels(cache_dir, tmp_path):
     coarse = np.array([cifar.CIFAR100_COARSE.index(name) for name in classes])
     packed(tmp_path / "raw", images, fine, coarse, "cifar100_webp.npz")
     prepare("cifar100", raw_dir=tmp_path / "raw")
-    for given in ({}, {"data_dir": cache_dir / "tfds"}):
-        found = load("cifar100", **given)
-        order = [names.index(found.class_names[y]) for y in found.y]
-        assert sorted(order[:3]) == [0, 1, 2]  # TFDS has an order of its own
-        np.testing.assert_array_equal(found.x, images[order])
-        found = load("cifar100", labels="coarse", size=8, **given)
-        assert found.x.shape == (4, 8, 8, 3)
-        assert [found.class_names[y] for y in found.y] == [classes[i] for i in order]
+    found = load("cifar100")
+    order = [names.index(found.class_names[y]) for y in found.y]
+    assert sorted(order[:3]) == [0, 1, 2]  # TFDS has an order of its own
+    np.testing.assert_array_equal(found.x, images[order])
+    found = load("cifar100", labels="coarse", size=8)
+    assert found.x.shape == (4, 8, 8, 3)
+    assert [found.class_names[y] for y in found.y] == [classes[i] for i in order]
 
 
 def test_the_packed_part_is_a_data_set_of_its_own(small):
@@ -103,7 +102,7 @@ def test_the_packed_part_is_a_data_set_of_its_own(small):
 
 
 def test_the_part_does_not_pass_for_the_whole(small, tmp_path):
-    with pytest.raises(MissingDataset, match=r"no cifar100_webp.npz in"):
+    with pytest.raises(MissingDataset, match=r"No such file.*cifar100_webp.npz"):
         prepare("cifar100", raw_dir=tmp_path / "raw")
 
 
@@ -116,7 +115,7 @@ def test_a_missing_part_is_one_line(cache_dir, tmp_path):
         load("cifar100_20k")
     with pytest.raises(MissingDataset, match=r"^cannot prepare .*it is not downloaded"):
         prepare("cifar100_20k")
-    with pytest.raises(MissingDataset, match=r"^cannot prepare .*: no cifar100_20k5k"):
+    with pytest.raises(MissingDataset, match=r"^cannot prepare .*/cifar100_20k5k"):
         prepare("cifar100_20k", raw_dir=tmp_path)
 
 

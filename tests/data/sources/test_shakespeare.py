@@ -74,10 +74,10 @@ def test_small_roles_are_left_out():
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"stride": 0}, "stride is 0; choose at least 1"),
-        ({"min_size": 0}, "min_size is 0; choose at least 1"),
-        ({"test": 1.0}, "test is 1.0; choose a share"),
-        ({"alphabet": "greek"}, "known: leaf, printable"),
+        ({"stride": 0}, "stride is 0; expected at least 1"),
+        ({"min_size": 0}, "min_size is 0; expected at least 1"),
+        ({"test": 1.0}, "test is 1.0; expected a number >= 0 and below 1"),
+        ({"alphabet": "greek"}, "alphabet is 'greek'; expected 'leaf' or 'printable'"),
         ({"stride": 0.5}, "stride is 0.5; expected a whole number"),
     ],
 )
@@ -91,7 +91,7 @@ def test_a_damaged_or_missing_file_is_one_line(cache_dir, tmp_path):
     name = "shakespeare_roles"
     with pytest.raises(MissingDataset, match=r"run: pfljax prepare .*--raw FOLDER"):
         load(name)
-    with pytest.raises(MissingDataset, match=r"no shakespeare_roles.json.xz in"):
+    with pytest.raises(MissingDataset, match=r"No such file.*shakespeare_roles"):
         prepare(name, raw_dir=tmp_path)
     raw = keep(tmp_path / "raw", {"a": 1})
     with pytest.raises(ValueError, match=r"another layout; expected {role: text}"):

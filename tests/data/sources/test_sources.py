@@ -3,14 +3,15 @@
 import gzip
 import io
 import json
+import shutil
 import subprocess
 import sys
-from itertools import islice
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from pfljax.data import from_arrays
 from pfljax.data.sources import (
@@ -20,7 +21,6 @@ from pfljax.data.sources import (
     prepare,
     raw_archives,
 )
-from pfljax.data.sources import tfds as reader
 from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.transforms import resize, thin
@@ -275,26 +275,60 @@ def _idx_files(folder, count):
 
 
 def _pairs(images, labels):
-    """Images with labels in any order: TFDS stores rows in an order of its own."""
+    """Images with labels in any order: TFDS has an order of its own."""
     return {(x.tobytes(), int(y)) for x, y in zip(images, labels, strict=True)}
 
 
-def test_raw_archives_become_a_tfds_set_and_a_cache(cache_dir, tmp_path, monkeypatch):
+def _png(pixels):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    file.seek(0)
+    return file
+
+
+def _write_tfds(home, made):
+    """Writes MNIST's files of `_idx_files` as TFDS writes them."""
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder("mnist", data_dir=home, file_format="array_record")
+    splits = {
+        name: enumerate(
+            {"image": _png(image), "label": label}
+            for image, label in zip(*made[prefix], strict=True)
+        )
+        for name, prefix in raw_archives.PREFIX.items()
+    }
+    builder._split_generators = lambda *_, **__: splits
+    config = tfds.download.DownloadConfig(
+        try_download_gcs=False, compute_stats=tfds.download.ComputeStatsMode.SKIP
+    )
+    builder.download_and_prepare(download_config=config)
+
+
+def test_raw_archives_have_the_order_of_tfds(cache_dir, tmp_path, monkeypatch):
     made = _idx_files(tmp_path / "raw" / "mnist", 40)
+    _write_tfds(tmp_path / "tfds", made)
+    from_tfds = load("mnist", data_dir=tmp_path / "tfds")
     monkeypatch.setenv("PFLJAX_RAW_DIR", str(tmp_path / "raw"))
-    file = prepare("mnist")
-    assert file.is_file()
-    assert list((cache_dir / "tfds" / "mnist").glob("*/features.json"))
-    from_cache = load("mnist")
-    file.unlink()
-    from_tfds = load("mnist")
-    for found in (from_cache, from_tfds, load("mnist", data_dir=cache_dir / "tfds")):
+    assert prepare("mnist").is_file()
+    for found in (from_tfds, load("mnist")):
         for official, prefix in enumerate(("train", "t10k")):
-            rows = found.official == official
-            assert _pairs(found.x[rows], found.y[rows]) == _pairs(*made[prefix])
+            held = found.official == official
+            assert _pairs(found.x[held], found.y[held]) == _pairs(*made[prefix])
         assert found.official.tolist() == [0] * 40 + [1] * 20
         assert (found.num_classes, found.scale) == (10, 255.0)
+        np.testing.assert_array_equal(found.x, from_tfds.x)
+        np.testing.assert_array_equal(found.y, from_tfds.y)
+        assert found[4:] == from_tfds[4:]
     assert not list(cache_dir.glob(".pfljax-*"))
+
+
+def test_a_set_of_tfds_is_decoded_once(cache_dir, tmp_path):
+    made = _idx_files(tmp_path / "raw" / "mnist", 40)
+    _write_tfds(cache_dir / "tfds", made)
+    first = load("mnist")
+    shutil.rmtree(cache_dir / "tfds")
+    np.testing.assert_array_equal(load("mnist").x, first.x)
 
 
 def test_raw_archives_are_imported_again_where_they_are_given(cache_dir, tmp_path):
@@ -306,24 +340,20 @@ def test_raw_archives_are_imported_again_where_they_are_given(cache_dir, tmp_pat
     assert len(load("mnist").y) == 60
     assert prepare("mnist", raw_dir=new) == file
     assert len(load("mnist").y) == 90
-    with pytest.raises(MissingDataset, match=r"'mnist' .*none is not a folder$"):
+    with pytest.raises(MissingDataset, match=r"'mnist' .*No such file.*none"):
         prepare("mnist", raw_dir=tmp_path / "none")
 
 
-def test_mnist_has_the_order_of_tfds(raw_dir, tmp_path, monkeypatch):
-    """All rows are written, one empty image for each, to see the labels' order."""
-    empty = reader._png(np.zeros((28, 28), np.uint8)).getvalue()
-    monkeypatch.setattr(reader, "_png", lambda pixels: io.BytesIO(empty))
-    reader.build("mnist", tmp_path, raw_dir, again=False)
-    builder = reader._builder("mnist", str(tmp_path), file_format="array_record")
-    assert builder.info.splits["train"].num_examples == 60_000
-    first = islice(reader._records(builder, "train", "image"), 8)
-    assert [int(row["label"]) for row in first] == [4, 1, 0, 7, 8, 1, 2, 7]
+def test_mnist_has_the_order_of_tfds(raw_dir):
+    arrays = raw_archives.read("mnist", raw_dir)
+    assert np.sum(arrays.official == 0) == 60_000
+    assert arrays.y[:8].tolist() == [4, 1, 0, 7, 8, 1, 2, 7]
 
 
 def test_cifar10_has_the_published_moments(raw_dir):
-    columns, names = raw_archives.read("cifar10", raw_dir)
-    pixels = columns["train"]["image"].reshape(-1, 3)
+    arrays = raw_archives.read("cifar10", raw_dir)
+    train = arrays.official == 0
+    pixels = arrays.x[train].reshape(-1, 3)
     assert len(pixels) == 50_000 * 1024
     counts = np.stack([np.bincount(c, minlength=256) for c in pixels.T]) / len(pixels)
     level = np.arange(256) / 255
@@ -331,8 +361,9 @@ def test_cifar10_has_the_published_moments(raw_dir):
     std = np.sqrt(counts @ level**2 - mean**2)
     np.testing.assert_allclose(mean, [0.49140, 0.48216, 0.44653], atol=1e-5)
     np.testing.assert_allclose(std, [0.24703, 0.24348, 0.26159], atol=1e-5)
-    assert np.bincount(columns["train"]["label"]).tolist() == [5000] * 10
-    assert names["label"][columns["train"]["label"][0]] == "frog"
+    assert np.bincount(arrays.y[train]).tolist() == [5000] * 10
+    first = raw_archives.tfds_order("train", 50_000).tolist().index(0)
+    assert arrays.class_names[arrays.y[first]] == "frog"
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -351,5 +382,5 @@ def test_images_are_resized_each_on_its_own(channels):
     assert 0 < dark < 50  # the filter reaches a pixel over the border
     assert 150 < bright < 200
     assert resize(found, None) is found
-    with pytest.raises(ValueError, match="size is 0; expected at least 1 pixel"):
-        resize(found, 0)
+    with pytest.raises(ValueError, match="size is 0; expected at least 1"):
+        load("cifar10", size=0)
