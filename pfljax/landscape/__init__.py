@@ -3,87 +3,60 @@
 Functions take parameter pytrees and a `Task` with data, and return arrays.
 
 lines           metrics between two models
-barriers        figures of a line: barrier, height, mean, flat range
-curves          curves and simplexes of models; curve_training makes them of low loss
+barriers        numbers that describe a line: barrier, midpoint, flat range
+curves          curves and simplexes of models; curve_training trains them
 pairs           lines between all pairs of clients
 frames          planes through three models, around one, along a trajectory
 planes          metrics on a grid of such a plane
 align           permutations of hidden units (`pfljax.models.units`)
-curvature       Hessian: eigenpairs, trace, density, by lanczos
+curvature       the Hessian: eigenpairs, trace and density, by lanczos
 sharpness       the rise of the loss in a ball
-objective       the loss of curvature and sharpness
-stacked         one model or many, known by shape
-figures         draws lines, planes and pairs; curvature_figures the curvature
+objective       the loss that curvature and sharpness measure
+stacked         one model, or many stacked over clients
+figures         figures of lines, planes and pairs; curvature_figures of the Hessian
 finished        the models of a finished run
-kinds           landscapes of a finished run: what `pfljax landscape RUN` does
+kinds           landscapes of a finished run: the command `pfljax landscape RUN`
 """
 
-from pfljax.landscape.align import match_units, permute_units
-from pfljax.landscape.barriers import arc_mean, barrier, flat_range, height, midpoint
-from pfljax.landscape.curvature import Density, Eigen, Trace, density, eigen, trace
-from pfljax.landscape.curvature_figures import draw_clients, draw_spectrum
-from pfljax.landscape.curve_training import train_curve, train_simplex
-from pfljax.landscape.curves import curve, mixtures
-from pfljax.landscape.figures import (
-    draw_barriers,
-    draw_line,
-    draw_pairs,
-    draw_planes,
-    draw_surface,
-)
-from pfljax.landscape.finished import Finished
-from pfljax.landscape.frames import Frame, around, principal, random_direction, through
-from pfljax.landscape.kinds.lines import RunLine, run_line
-from pfljax.landscape.lines import Between, Line, between, line
-from pfljax.landscape.pairs import Pairs, pairs
-from pfljax.landscape.planes import Plane, penalty, plane, pooled
-from pfljax.landscape.sharpness import Sharpness, sharpness
-from pfljax.models.units import hidden_units
-
-__all__ = [
-    "Between",
-    "Density",
-    "Eigen",
-    "Finished",
-    "Frame",
-    "Line",
-    "Pairs",
-    "Plane",
-    "RunLine",
-    "Sharpness",
-    "Trace",
-    "arc_mean",
-    "around",
-    "barrier",
-    "between",
-    "curve",
-    "density",
-    "draw_barriers",
-    "draw_clients",
-    "draw_line",
-    "draw_pairs",
-    "draw_planes",
-    "draw_spectrum",
-    "draw_surface",
-    "eigen",
-    "flat_range",
-    "height",
-    "hidden_units",
-    "line",
-    "match_units",
-    "midpoint",
-    "mixtures",
-    "pairs",
-    "penalty",
-    "permute_units",
-    "plane",
-    "pooled",
-    "principal",
-    "random_direction",
-    "run_line",
-    "sharpness",
-    "through",
-    "trace",
-    "train_curve",
-    "train_simplex",
-]
+from pfljax.landscape.align import match_units as match_units
+from pfljax.landscape.align import permute_units as permute_units
+from pfljax.landscape.barriers import barrier as barrier
+from pfljax.landscape.barriers import flat_range as flat_range
+from pfljax.landscape.barriers import midpoint as midpoint
+from pfljax.landscape.curvature import Density as Density
+from pfljax.landscape.curvature import Eigen as Eigen
+from pfljax.landscape.curvature import Trace as Trace
+from pfljax.landscape.curvature import density as density
+from pfljax.landscape.curvature import eigen as eigen
+from pfljax.landscape.curvature import trace as trace
+from pfljax.landscape.curvature_figures import draw_clients as draw_clients
+from pfljax.landscape.curvature_figures import draw_spectrum as draw_spectrum
+from pfljax.landscape.curve_training import train_curve as train_curve
+from pfljax.landscape.curve_training import train_simplex as train_simplex
+from pfljax.landscape.curves import curve as curve
+from pfljax.landscape.curves import mixtures as mixtures
+from pfljax.landscape.figures import draw_barriers as draw_barriers
+from pfljax.landscape.figures import draw_line as draw_line
+from pfljax.landscape.figures import draw_pairs as draw_pairs
+from pfljax.landscape.figures import draw_planes as draw_planes
+from pfljax.landscape.figures import draw_surface as draw_surface
+from pfljax.landscape.finished import Finished as Finished
+from pfljax.landscape.frames import Frame as Frame
+from pfljax.landscape.frames import around as around
+from pfljax.landscape.frames import principal as principal
+from pfljax.landscape.frames import random_direction as random_direction
+from pfljax.landscape.frames import through as through
+from pfljax.landscape.kinds.lines import RunLine as RunLine
+from pfljax.landscape.kinds.lines import run_line as run_line
+from pfljax.landscape.lines import Between as Between
+from pfljax.landscape.lines import Line as Line
+from pfljax.landscape.lines import between as between
+from pfljax.landscape.lines import line as line
+from pfljax.landscape.pairs import Pairs as Pairs
+from pfljax.landscape.pairs import pairs as pairs
+from pfljax.landscape.planes import Plane as Plane
+from pfljax.landscape.planes import plane as plane
+from pfljax.landscape.planes import pooled as pooled
+from pfljax.landscape.sharpness import Sharpness as Sharpness
+from pfljax.landscape.sharpness import sharpness as sharpness
+from pfljax.models.units import hidden_units as hidden_units

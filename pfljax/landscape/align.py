@@ -1,8 +1,8 @@
 """Permutations of hidden units that bring one model close to another.
 
-Networks that differ in the order of their hidden units compute the same; `match_units`
-finds the order of b's units that is closest to a's. Ainsworth et al., ICLR 2023 (git
-re-basin), https://arxiv.org/abs/2209.04836.
+Networks that differ only in the order of their hidden units compute the same function.
+`match_units` finds the order of the units of b that is closest to a. Ainsworth et al.,
+ICLR 2023 (git re-basin), https://arxiv.org/abs/2209.04836.
 
     units = hidden_units(models.model("mlp", 10), a)
     matched, _ = match_units(units, a, b)
@@ -28,10 +28,10 @@ def permute_units(
 ) -> Params:
     """The model whose units of group g are those of `params` in the order `orders[g]`.
 
-    It computes what `params` computes.
+    It computes the same function as `params`.
 
     Raises:
-      ValueError: params are not one model's, of the network whose units these are.
+      ValueError: `params` are not one model of the network whose units these are.
     """
     leaves = _leaves(units, params, "params")
     for group, order in zip(units, orders, strict=True):
@@ -42,7 +42,7 @@ def permute_units(
 
 
 def _leaves(units: Sequence[Units], params: Params, name: str) -> dict[Path, Any]:
-    """The parameters by path, if the units are theirs."""
+    """The parameters by path, after a check that the units are theirs."""
     leaves: Any = flatten_dict(jax.device_get(params))
     axes = [axis for group in units for axis in group.axes]
     for path, _, expected in axes:
@@ -64,16 +64,16 @@ def match_units(
     seed: int = 0,
     passes: int = 100,
 ) -> tuple[Params, list[np.ndarray]]:
-    """(b with its units in the order closest to a's, that order for each group).
+    """(b with its units in the order closest to a, that order for each group).
 
     Weight matching: each group in turn takes the order with the greatest inner product
     of the parameters, until none changes (Ainsworth et al., Algorithm 1). The distance
-    to a never grows. A local optimum: `seed` orders the groups.
+    to a never grows. The result is a local optimum; it depends on the order in which
+    groups are visited, which follows from `seed`.
 
     Raises:
-      ValueError: as of `permute_units`.
+      ValueError: as in `permute_units`.
     """
-    # The order in which groups are visited decides which local optimum is met.
     rng = np.random.default_rng(seed)
     leaves_a = _leaves(units, a, "a")
     leaves_b = _leaves(units, b, "b")
@@ -81,7 +81,7 @@ def match_units(
     for _ in range(passes):
         changed = False
         for g in rng.permutation(len(units)):
-            # With the newest orders of all other groups, those of this pass included.
+            # Uses the newest orders of all other groups, including those of this pass.
             score = _scores(units, g, orders, leaves_a, leaves_b)
             order = _best_order(score, int(units[g].parts))
             if _improves(score, order, orders[g]):
@@ -107,7 +107,7 @@ def _scores(
     a: Any,
     b: Any,
 ) -> np.ndarray:
-    """Inner product of a's unit i and b's unit j, all others in their order, [n, n]."""
+    """Inner products of unit i of a and unit j of b, other groups ordered, [n, n]."""
     size = units[g].size
     total = np.zeros((size, size))
     for path, axis, _ in units[g].axes:
@@ -118,9 +118,9 @@ def _scores(
                 # The axis whose order is sought stays as it is in b.
                 if other is not units[g] or other_axis != axis:
                     leaf = _reorder(leaf, other_axis, order)
-        rows_a = _units_first(a[path], axis, size)
-        rows_b = _units_first(leaf, axis, size)
-        total += rows_a @ rows_b.T
+        units_a = _units_first(a[path], axis, size)
+        units_b = _units_first(leaf, axis, size)
+        total += units_a @ units_b.T
     return total
 
 
@@ -131,7 +131,7 @@ def _reorder(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
 
 
 def _units_first(leaf: np.ndarray, axis: int, count: int) -> np.ndarray:
-    """[count, all else]."""
+    """The parameters of each unit, [count, rest]."""
     by_unit = units_apart(leaf, axis, count)
     return np.moveaxis(by_unit, axis + 1, 0).reshape(count, -1)
 
@@ -141,7 +141,7 @@ def _best_order(score: np.ndarray, parts: int) -> np.ndarray:
     if parts == 1:
         return _assignment(score)
     size = len(score) // parts
-    # blocks[p, q] scores the units of a's part p against those of b's part q.
+    # blocks[p, q] has the scores of the units of part p of a and part q of b.
     blocks = score.reshape(parts, size, parts, size).swapaxes(1, 2)
     inner = np.array([[_assignment(block) for block in row] for row in blocks])
     chosen = np.take_along_axis(blocks, inner[..., None], -1)

@@ -1,7 +1,7 @@
-"""Figures of a line: its barrier, height, mean, midpoint and flat range.
+"""Numbers that describe a line: its barrier, midpoint and flat range.
 
-They are of the points from t = 0 to 1, in float64, one figure for each line of a
-`Line`: f64[], f64[C], or f64[K, K] of `pairs`.
+They use the points from t = 0 to 1 in float64, and have the shape of the lines: f64[],
+f64[C], or f64[K, K] for `pairs`.
 """
 
 import numpy as np
@@ -13,13 +13,14 @@ from pfljax.landscape.lines import Line
 def barrier(line: Line, metric: str = "loss") -> np.ndarray:
     """The largest excess over the straight line between the ends' values, f64[...].
 
-    max over t in [0, 1] of phi(t) - ((1 - t) phi(0) + t phi(1)); of an accuracy, the
-    largest drop below it. The ends count, so it is never negative, and 0 says that the
-    ends are connected. Entezari et al., ICLR 2022, https://arxiv.org/abs/2110.06296.
+    max over t in [0, 1] of phi(t) - ((1 - t) phi(0) + t phi(1)); for an accuracy, the
+    largest drop below that line. It is never negative, because the ends are included,
+    and 0 means that the ends are connected. Entezari et al., ICLR 2022,
+    https://arxiv.org/abs/2110.06296.
 
     Raises:
-      ValueError: the metric is unknown, or the line lacks t = 0 or 1; so do the
-        functions below.
+      ValueError: the metric is unknown, or the line lacks t = 0 or 1. The functions
+        below raise the same errors.
     """
     t, error = _errors(line, metric)
     # The metrics of a diverged model are NaN, and so is its barrier: no warning.
@@ -28,35 +29,6 @@ def barrier(line: Line, metric: str = "loss") -> np.ndarray:
         last = error[..., -1:]
         straight = (1 - t) * first + t * last
         return (error - straight).max(-1)
-
-
-def height(line: Line, metric: str = "loss") -> np.ndarray:
-    """How much worse the worst point in [0, 1] is than the mean of the ends, f64[...].
-
-    Frankle et al., ICML 2020, https://arxiv.org/abs/1912.05671 (their instability).
-    """
-    _, error = _errors(line, metric)
-    with np.errstate(invalid="ignore"):
-        mean_of_ends = (error[..., 0] + error[..., -1]) / 2
-        return error.max(-1) - mean_of_ends
-
-
-def arc_mean(line: Line, metric: str = "loss") -> np.ndarray:
-    """Mean over [0, 1] weighted by arc length, by the trapezoid rule, f64[...].
-
-    On a straight line the arc length is t times the distance; a `curve` has its own.
-    Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026.
-    """
-    t, value = _within(line, metric)
-    if line.arc is None:
-        return np.trapezoid(value, t, axis=-1)
-    arc = line.arc[..., _inside(line)]
-    start = arc[..., :1]
-    length = arc[..., -1:] - start
-    # A curve of one point has no length: t is as good a weight as any.
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(length == 0, t, (arc - start) / length)
-    return np.trapezoid(value, share, axis=-1)
 
 
 def midpoint(line: Line, metric: str = "accuracy") -> np.ndarray:
@@ -68,7 +40,9 @@ def midpoint(line: Line, metric: str = "accuracy") -> np.ndarray:
     t, value = _within(line, metric)
     middle = np.flatnonzero(t == 0.5)
     if not len(middle):
-        raise ValueError(f"the line has no point t = 0.5, but {t.tolist()}; judge it")
+        raise ValueError(
+            f"the line has the points {t.tolist()}; expected t = 0.5 among them"
+        )
     return value[..., middle[0]]
 
 
@@ -79,7 +53,8 @@ def flat_range(
 ) -> np.ndarray:
     """Length of {t in [0, 1]: at most `tolerance` worse than the best point}, f64[...].
 
-    The metric is taken as linear between neighbouring points; tolerance is in its unit.
+    The metric is interpolated linearly between neighbouring points, and the tolerance
+    has its unit.
     """
     t, error = _errors(line, metric)
     with np.errstate(invalid="ignore"):
@@ -96,29 +71,24 @@ def flat_range(
     return (share * np.diff(t)).sum(-1)
 
 
-def _inside(line: Line) -> np.ndarray:
-    """Which points lie from t = 0 to 1, bool[T]."""
-    return (line.t >= 0) & (line.t <= 1)
-
-
 def _within(line: Line, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """(t f64[T], the metric f64[..., T]) of the points from t = 0 to 1."""
     if metric not in line.metrics:
         known = ", ".join(line.metrics)
         raise ValueError(f"metric {metric!r} is unknown; known: {known}")
-    inside = _inside(line)
+    inside = (line.t >= 0) & (line.t <= 1)
     t = line.t[inside].astype(np.float64)
     if not len(t) or t[0] != 0 or t[-1] != 1:
         raise ValueError(
-            f"the line has the points {line.t.tolist()}, expected t = 0 and t = 1 "
-            "among them; judge both ends"
+            f"the line has the points {line.t.tolist()}; expected t = 0 and t = 1 "
+            "among them"
         )
     values = np.asarray(line.metrics[metric], np.float64)
     return t, values[..., inside]
 
 
 def _errors(line: Line, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """`_within`, negated where greater is better: less is better."""
+    """`_within`, negated where greater is better, so that less is better."""
     t, value = _within(line, metric)
     error = -value if metric in GREATER_IS_BETTER else value
     return t, error

@@ -1,13 +1,13 @@
 """The Hessian of a client's mean loss: leading eigenpairs, trace, spectral density.
 
-All of it is made of exact products with the Hessian over all rows, never of the matrix.
-Of `data` with an axis of C clients every result has that axis first, [C, ...], and is
-NaN for a client without rows. All clients share their random vectors, so a client's
-result is the same whoever else is measured.
+Everything is computed from exact products with the Hessian over all examples; the
+matrix is never formed. If `data` has an axis of C clients, so has every result,
+[C, ...], with NaN for a client without examples. All clients share their random
+vectors, so that a client's result does not depend on which others are measured.
 
-Of models with ReLU or maxima the Hessian is that of the smooth piece that the model
-lies in. A CNN's pieces can be narrow: a random step of 1e-3 leaves them, and what the
-kinks add to the rise of the loss is in planes and `sharpness`, not here.
+For models with ReLU or maxima the Hessian is that of the smooth piece in which the
+model lies. The pieces of a CNN can be narrow: a random step of 1e-3 leaves them. What
+the kinks add to the rise of the loss is seen in planes and `sharpness`, not here.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from pfljax.landscape.objective import Objective, measure, num_parameters
 from pfljax.landscape.stacked import check_whole
 
 POINTS = 1000  # of the grid of a density
-# Of Lanczos' algorithm, where a model has as many parameters.
+# Steps of Lanczos' algorithm, at most one for each parameter.
 EIGEN_STEPS = 20
 DENSITY_STEPS = 40
 
@@ -60,23 +60,24 @@ def eigen(
     top: int = 2,
     steps: int | None = None,
     batch_size: int = 256,
-    chunk: int | None = None,
 ) -> Eigen:
     """The `top` greatest eigenvalues and their eigenvectors by Lanczos' algorithm.
 
-    Greatest, not greatest in size. More steps bring `residuals` down.
+    They are the greatest by value, not by magnitude. More steps reduce `residuals`.
 
     Args:
       task: the model.
       params: one model, or stacked over C clients.
-      data: one client's rows, or C clients', or `planes.pooled` ones.
-      key: of the first vector.
+      data: the examples of one client, or of C clients.
+      key: for the first vector.
       top: number of eigenpairs.
-      steps: products with the Hessian, `top` to the number of parameters; None: 20,
-        or that number if it is less. Memory: as many vectors of parameters for each
-        client at once.
-      batch_size: rows at once; the result does not depend on it.
-      chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
+      steps: products with the Hessian, from `top` to the number of parameters; None is
+        20, or that number if it is smaller. Memory holds as many vectors of parameters
+        for each client at a time.
+      batch_size: examples at a time; the result does not depend on it.
+
+    Raises:
+      ValueError: a number is out of range, or the shapes do not agree.
     """
     check_whole("top", top, 1)
     steps = _steps(task, steps, EIGEN_STEPS, top)
@@ -87,8 +88,7 @@ def eigen(
         data,
         key,
         (top, steps),
-        batch_size=batch_size,
-        chunk=chunk,
+        batch_size,
     )
     return Eigen(**eigenpairs)
 
@@ -126,12 +126,11 @@ def trace(
     *,
     probes: int = 64,
     batch_size: int = 256,
-    chunk: int | None = None,
 ) -> Trace:
     """The trace by Hutchinson's estimator: the mean of v'Hv over random signs v.
 
     Hutchinson, Commun. Stat. Simul. Comput. 19(2), 1990. `probes`, 2 or more, is the
-    number of v; the other arguments are those of `eigen`.
+    number of vectors v; the other arguments are those of `eigen`.
     """
     check_whole("probes", probes, 2)
     estimate = measure(
@@ -141,8 +140,7 @@ def trace(
         data,
         key,
         (probes,),
-        batch_size=batch_size,
-        chunk=chunk,
+        batch_size,
     )
     return Trace(**estimate)
 
@@ -155,10 +153,7 @@ def _trace(objective: Objective, key: Key, probes: int) -> dict[str, Array]:
     # One probe at a time: memory holds one product, and the order of sums is fixed.
     forms = jax.lax.map(quadratic_form, jax.random.split(key, probes))
     error = forms.std(ddof=1) / jnp.sqrt(probes)
-    return {
-        "value": forms.mean(),
-        "error": error,
-    }
+    return {"value": forms.mean(), "error": error}
 
 
 def density(
@@ -171,15 +166,15 @@ def density(
     steps: int | None = None,
     sigma: float | None = None,
     batch_size: int = 256,
-    chunk: int | None = None,
 ) -> Density:
     """The density of the eigenvalues by stochastic Lanczos quadrature.
 
-    Each of `probes` random signs v gives the nodes and weights of a quadrature; their
-    mean is smooth by Gaussians of deviation `sigma`, in units of eigenvalues: None
-    for 1/100 of the span of all nodes. Ghorbani, Krishnan and Xiao, ICML 2019,
-    https://arxiv.org/abs/1901.10159 (Section 2). `steps` None is 40, or the number of
-    parameters if it is less. Other arguments as of `eigen`.
+    Each of `probes` vectors of random signs gives the nodes and weights of a
+    quadrature. Their mean is smoothed by Gaussians of deviation `sigma`, in units of
+    eigenvalues; None is 1/100 of the span of all nodes. Ghorbani, Krishnan and Xiao,
+    ICML 2019, https://arxiv.org/abs/1901.10159 (Section 2). If `steps` is None it is
+    40, or the number of parameters if that is smaller. The other arguments are those of
+    `eigen`.
     """
     check_whole("probes", probes, 1)
     steps = _steps(task, steps, DENSITY_STEPS, 1)
@@ -192,16 +187,10 @@ def density(
         data,
         key,
         (probes, steps),
-        batch_size=batch_size,
-        chunk=chunk,
+        batch_size,
     )
     grid, values = smooth(nodes, weights, sigma)
-    return Density(
-        grid=grid,
-        density=values,
-        nodes=nodes,
-        weights=weights,
-    )
+    return Density(grid=grid, density=values, nodes=nodes, weights=weights)
 
 
 def _quadrature(
@@ -228,12 +217,12 @@ def smooth(
     weights: np.ndarray,
     sigma: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(grid [G], density [..., G]) of nodes and weights [..., P, m], in NumPy.
+    """(grid [G], density [..., G]) of nodes and weights [..., P, m].
 
     The grid ends 5 deviations beyond the outermost nodes.
     """
     low, high = _span(nodes)
-    # The last is for a spectrum that is one point: a bell needs some width.
+    # The last is for a spectrum of a single point, whose bell needs some width.
     width = sigma or (high - low) / 100 or 1e-3 * max(abs(high), 1e-3)
     grid = np.linspace(low - 5 * width, high + 5 * width, POINTS)
     clients = nodes.shape[:-2]
@@ -250,7 +239,7 @@ def smooth(
 
 
 def _span(nodes: np.ndarray) -> tuple[float, float]:
-    """(least, greatest) of the nodes that are finite; zeros if there are none."""
+    """(least, greatest) of the finite nodes; zeros if there are none."""
     finite = nodes[np.isfinite(nodes)].astype(np.float64)
     if not finite.size:
         return 0.0, 0.0

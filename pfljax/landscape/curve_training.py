@@ -1,11 +1,11 @@
-"""Trains curves between two models and simplexes of models to have a low loss.
+"""Trains curves between two models, and simplexes of models, to a low loss.
 
 Each step draws one model of the curve or simplex, and its gradient moves the points
 that span it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,6 @@ from pfljax.core.types import Array, Batch, ClientData, Key, Local, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.landscape import stacked
 from pfljax.landscape.curves import curve_weights, mix, separate
-from pfljax.runtime.programs import memoize
 
 
 def train_curve(
@@ -41,37 +40,36 @@ def train_curve(
 
     Args:
       task: the model.
-      a, b: one model each, or of all clients, stacked [C, ...], as `data` says.
-      data: rows of one client (offset and size i32[]), or of C clients, each of which
-        gets a curve of its own: [C, bends + 2, ...].
+      a, b: one model each, or of all clients, stacked [C, ...], as `data` is.
+      data: the examples of one client (offset and size i32[]), or of C clients, each of
+        which gets its own curve: [C, bends + 2, ...].
       local: the minibatch steps.
-      key: of the draws.
+      key: for the draws.
       kind: of the curve, see `curve_weights`.
       bends: number of points between a and b.
 
     Raises:
-      ValueError: `kind` is unknown, `bends` is below 1, or shapes do not go together.
+      ValueError: `kind` is unknown, `bends` is below 1, or the shapes do not agree.
     """
     if bends < 1:
         raise ValueError(f"bends is {bends}; expected at least 1")
     is_stacked = stacked.find_stacked(task, {"a": a, "b": b}, data)
     if len(set(is_stacked)) > 1:
         raise ValueError(
-            "of a, b and data some are of many clients and some of one; give all of C "
-            "clients, or all of one (landscape.pooled makes one of many)"
+            "some of a, b and data are of many clients and some of one; give all of C "
+            "clients, or all of one"
         )
-    # An unknown kind is refused before anything is compiled.
-    curve_weights(kind, 2, 0.0)
     points_axis = data.offset.ndim
     ends = jax.tree.map(lambda x, y: jnp.stack([x, y], points_axis), a, b)
-    program = _curve_trainer(task.loss, local, kind, bends)
-    return stacked.call(program, (ends, data, key), None)
+    arguments = (task.loss, local, kind, bends, ends, data, key)
+    return stacked.call(_train_curves, arguments)
 
 
-# Kept by loss and setting, so that a second training of one task traces nothing.
-@memoize
-def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
-    """The program (ends [2, ...], data, key) -> points, for one client or for all."""
+# Jitted once for all tasks: the loss and the settings are part of the cache key, so
+# that a second training of one task traces nothing.
+@partial(jax.jit, static_argnames=("loss", "local", "kind", "bends", "width"))
+def _train_curves(loss, local, kind, bends, ends, data, key, width):
+    """The points of the curve, of one client or of each."""
     t = np.linspace(0, 1, bends + 2)
     inner = curve_weights("chain", 2, t[1:-1])
 
@@ -80,25 +78,20 @@ def _curve_trainer(loss: Loss, local: Local, kind: str, bends: int) -> Any:
 
     def train(ends: Params, data: ClientData, key: Key) -> Params:
         def make_points(free: Params) -> Params:
-            return jax.tree.map(_between_ends, ends, free)
+            return jax.tree.map(_join_points, ends, free)
+
+        def loss_of_draw(free: Params, batch: Batch, key: Key) -> Array:
+            weights = draw_weights(derive(key, "place"))
+            return loss(mix(make_points(free), weights), batch, key)
 
         # The bends start on the straight line.
-        free = mix(ends, inner)
-        trained = _fit(
-            loss,
-            free,
-            make_points,
-            draw_weights,
-            data,
-            local,
-            key,
-        )
+        trained = _fit(loss_of_draw, mix(ends, inner), data, local, key)
         return make_points(trained)
 
-    return _map_clients(train)
+    return _train_clients(train, ends, data, key, width)
 
 
-def _between_ends(ends: Array, bends: Array) -> Array:
+def _join_points(ends: Array, bends: Array) -> Array:
     """The points of one parameter in the order of the curve."""
     return jnp.concatenate([ends[:1], bends, ends[1:]])
 
@@ -112,23 +105,23 @@ def train_simplex(
     *,
     beta: float = 1.0,
 ) -> Params:
-    """Points of a simplex (a line if two) whose models all have a low loss.
+    """The points of a simplex, a line if they are two, whose models have a low loss.
 
     Each minibatch step of `local` draws a model uniformly from the simplex, and a pair
-    of points, whose cos^2 counts `beta`. Wortsman et al., ICML 2021,
-    https://arxiv.org/abs/2102.10472 (Section 3, Algorithm 1).
+    of points whose squared cosine is added with the weight `beta`. Wortsman et al.,
+    ICML 2021, https://arxiv.org/abs/2102.10472 (Section 3, Algorithm 1).
 
     Args:
       task: the model.
       points: n >= 2 models to start from, stacked [n, ...], or [C, n, ...], as `data`
-        says.
-      data: rows of one client (offset and size i32[]), or of C clients.
+        is.
+      data: the examples of one client (offset and size i32[]), or of C clients.
       local: the minibatch steps.
-      key: of the draws.
-      beta: weight of the pull apart; 0 leaves the loss alone.
+      key: for the draws.
+      beta: weight of the squared cosine, which keeps the points apart.
 
     Raises:
-      ValueError: there is one point, or shapes do not go together.
+      ValueError: there is one point, or the shapes do not agree.
     """
     models = separate(task, points)
     clients = stacked.num_clients(task, models[0], "points")
@@ -140,60 +133,36 @@ def train_simplex(
         )
     if len(models) < 2:
         raise ValueError("points is one model; expected at least two, stacked")
-    program = _simplex_trainer(task.loss, local, len(models), beta)
-    return stacked.call(program, (points, data, key), None)
+    arguments = (task.loss, local, len(models), beta, points, data, key)
+    return stacked.call(_train_simplexes, arguments)
 
 
-@memoize
-def _simplex_trainer(loss: Loss, local: Local, count: int, beta: float) -> Any:
-    """The program (points [n, ...], data, key) -> points, for one client or for all."""
+@partial(jax.jit, static_argnames=("loss", "local", "count", "beta", "width"))
+def _train_simplexes(loss, local, count, beta, points, data, key, width):
+    """The points of the simplex, of one client or of each."""
 
     def draw_weights(key: Key) -> Array:
         # Exponential draws over their sum are uniform on the simplex.
         draws = jax.random.exponential(key, (count,))
         return draws / draws.sum()
 
-    def pull_apart(points: Params, key: Key) -> Array:
+    def similarity(points: Params, key: Key) -> Array:
         i, j = jax.random.choice(key, count, (2,), replace=False)
-        first = tree.take(points, i)
-        second = tree.take(points, j)
-        return beta * square_cosine(first, second)
+        return square_cosine(tree.take(points, i), tree.take(points, j))
 
-    def train(points: Params, data: ClientData, key: Key) -> Params:
-        return _fit(
-            loss,
-            points,
-            lambda free: free,
-            draw_weights,
-            data,
-            local,
-            key,
-            penalty=pull_apart,
-        )
-
-    return _map_clients(train)
-
-
-def _fit(
-    loss: Loss,
-    free: Params,
-    points_of: Callable[[Params], Params],
-    draw_weights: Callable[[Key], Array],
-    data: ClientData,
-    local: Local,
-    key: Key,
-    penalty: Callable[[Params, Key], Array] | None = None,
-) -> Params:
-    """`free` after the steps on the loss of a model of points_of(free), drawn anew."""
-
-    def loss_of_a_draw(free: Params, batch: Batch, key: Key) -> Array:
-        points = points_of(free)
+    def loss_of_draw(points: Params, batch: Batch, key: Key) -> Array:
         weights = draw_weights(derive(key, "place"))
         value = loss(mix(points, weights), batch, key)
-        if penalty is None:
-            return value
-        return value + penalty(points, derive(key, "pair"))
+        return value + beta * similarity(points, derive(key, "pair"))
 
+    def train(points: Params, data: ClientData, key: Key) -> Params:
+        return _fit(loss_of_draw, points, data, local, key)
+
+    return _train_clients(train, points, data, key, width)
+
+
+def _fit(loss: Loss, free: Params, data: ClientData, local: Local, key: Key) -> Params:
+    """`free` after the minibatch steps of `local` on this loss."""
     # One long round 0: a schedule by rounds stays at its first rate.
     turn = Turn(
         key=key,
@@ -203,45 +172,26 @@ def _fit(
         num_clients=1,
         public=data._replace(size=jnp.int32(0)),
     )
-    trained, _ = fit(loss_of_a_draw, free, data, turn, local, metrics=())
+    trained, _ = fit(loss, free, data, turn, local, metrics=())
     return trained
 
 
-def _map_clients(train: Callable[..., Params]) -> Callable[..., Params]:
-    """`train` of one client, or of each of C in chunks; client k's key folds in k."""
+def _train_clients(
+    train: Callable[..., Params],
+    points: Params,
+    data: ClientData,
+    key: Key,
+    width: int,
+) -> Params:
+    """`train` for one client, or for each of C with its number folded into the key."""
+    if not data.offset.ndim:
+        return train(points, data, key)
 
-    def train_all(
-        points: Params,
-        data: ClientData,
-        key: Key,
-        width: int,
-    ) -> Params:
-        if not data.offset.ndim:
-            return train(points, data, key)
+    def train_client(points: Params, offset: Array, size: Array, key: Key) -> Params:
+        return train(points, ClientData(data.examples, offset, size), key)
 
-        def train_one(
-            points: Params,
-            offset: Array,
-            size: Array,
-            key: Key,
-        ) -> Params:
-            rows = ClientData(data.examples, offset, size)
-            return train(points, rows, key)
-
-        arguments = (
-            points,
-            data.offset,
-            data.size,
-            _client_keys(key, len(data.offset)),
-        )
-        return chunked_vmap.over_clients(train_one, arguments, data.size, width)
-
-    return jax.jit(train_all, static_argnums=3)
-
-
-def _client_keys(key: Key, count: int) -> Key:
-    """A key for each client, [count]."""
-    ids = jnp.arange(count)
-    # By id, not by position in a chunk: the chunk changes no result.
-    fold_in = jax.vmap(jax.random.fold_in, (None, 0))
-    return fold_in(key, ids)
+    # By number, not by position in a chunk: the chunk changes no result.
+    ids = jnp.arange(len(data.offset))
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
+    arguments = (points, data.offset, data.size, keys)
+    return chunked_vmap.over_clients(train_client, arguments, data.size, width)

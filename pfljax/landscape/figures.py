@@ -1,4 +1,4 @@
-"""Figures of lines, planes and pairs; those of the curvature: `curvature_figures`."""
+"""Figures of lines, planes and pairs of models."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LEVELS = 14
-SHARES = ("accuracy", "top5")  # of rows: drawn in percent, as in all reports
-ENDS = ("one model", "the other")  # of a line that nobody says more of
+CEILING = 1e9  # of a surface
+SHARES = ("accuracy", "top5")  # of examples; drawn in percent, as in all reports
+ENDS = ("one model", "the other")
 
 
 def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
-    """Contours of planes side by side, of one scale for all.
+    """Contours of planes side by side, with one scale for all.
 
-    Models are marked, by name if there are several. Levels of an error are log-spaced;
-    values above 30 times the least one, and not finite ones, are drawn as the highest
-    level. Levels of an accuracy are even, and values that are not finite the lowest.
+    Models are marked, by name if there are several. The levels of an error are spaced
+    logarithmically, and values that are not finite or exceed 30 times the least one are
+    drawn as the highest level. The levels of an accuracy are spaced evenly, and values
+    that are not finite are drawn as the lowest.
 
     Raises:
       ValueError: a plane is of many clients or lacks the metric, or no value is finite.
@@ -77,25 +79,22 @@ def draw_planes(planes: Mapping[str, Plane], metric: str = "loss") -> "Figure":
 
 
 def _scale(metric: str, values: np.ndarray) -> np.ndarray:
-    """The values as figures have them: shares in percent."""
+    """The values as they are drawn: shares in percent."""
     return 100 * values if metric in SHARES else values
 
 
 def _axis_label(metric: str, unit: str = "%") -> str:
-    """The metric as an axis is called; `unit` is that of a share of rows."""
+    """The label of an axis; `unit` is that of a share of examples."""
     return f"{metric} ({unit})" if metric in SHARES else metric
 
 
 def _levels(values: Sequence[np.ndarray], metric: str) -> np.ndarray:
     """Ascending levels for all planes."""
-    if not values:
-        raise ValueError("planes is empty; expected one plane or more, by their titles")
     finite_values = [panel[np.isfinite(panel)] for panel in values]
     finite = np.concatenate(finite_values)
     if not len(finite):
         raise ValueError(
-            f"no {metric} on the planes is finite; expected models that have not "
-            "diverged: choose others, or rounds before"
+            f"no {metric} on the planes is finite; choose models that have not diverged"
         )
     low = float(finite.min())
     high = float(finite.max())
@@ -125,21 +124,21 @@ def _mark(axes: "Axes", plane: Plane) -> None:
                 textcoords="offset points",
                 ha="right" if is_right else "left",
                 color="white",
-                # White with a dark rim is read on every colour of the map.
+                # White with a dark rim is legible on every colour of the map.
                 path_effects=[withStroke(linewidth=2, foreground=INK)],
             )
 
 
-def draw_surface(plane: Plane, metric: str = "loss", ceiling: float = 1e9) -> "Figure":
-    """A plane as a surface over its two axes; values above `ceiling` are cut off.
+def draw_surface(plane: Plane, metric: str = "loss") -> "Figure":
+    """A plane as a surface over its two axes; values above 1e9 are cut off.
 
     Raises:
       ValueError: the plane is of many clients, or lacks the metric.
     """
     figure, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
     axes: Any = panels[0]
-    values = np.nan_to_num(_scale(metric, _values(plane, metric)), nan=ceiling)
-    values = np.minimum(values, ceiling)
+    values = np.nan_to_num(_scale(metric, _values(plane, metric)), nan=CEILING)
+    values = np.minimum(values, CEILING)
     alpha, beta = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
     axes.plot_surface(
         alpha,
@@ -161,8 +160,8 @@ def _values(plane: Plane, metric: str) -> np.ndarray:
     values = plane.metrics[metric]
     if values.ndim != 2:
         raise ValueError(
-            f"the plane has a {metric} of shape {values.shape}, expected one client's, "
-            "[A, B]; choose a client: plane.of(0)"
+            f"the plane has a {metric} of shape {values.shape}; expected the plane of "
+            "one client, [A, B]"
         )
     return values
 
@@ -172,14 +171,14 @@ def draw_line(
     metric: str = "accuracy",
     ends: tuple[str, str] = ENDS,
 ) -> "Figure":
-    """A metric along lines: mean over clients, and the band of their 10 to 90 %.
+    """A metric along lines: the mean over clients, and a band from 10 to 90 % of them.
 
     A line of one model has no band. Clients whose value is not finite are left out.
 
     Args:
-      lines: by the names that the figure calls them.
+      lines: by the names of the legend.
       metric: an accuracy is drawn in percent.
-      ends: what the models at t = 0 and at t = 1 are.
+      ends: names of the models at t = 0 and at t = 1.
     """
     figure, (axes,) = new_figure(5.2, 3.2)
     names = list(lines)
@@ -198,7 +197,6 @@ def draw_line(
             axes.fill_between(t, low, high, color=colour, **BAND)
         axes.plot(t, mean, **styles[index])
         labels.append((mean[-1], label, colour))
-    # Lines may reach beyond their models: all of each is shown.
     positions = np.concatenate([line.t for line in lines.values()])
     first, second = ends
     axes.set_xlabel(f"t, from {first} (0) to {second} (1)")
@@ -213,9 +211,9 @@ def draw_pairs(pairs: Pairs, metric: str = "loss") -> "Figure":
     """Two matrices over pairs of clients: barriers of a metric, and cosines."""
     figure, (left, right) = new_figure(7.8, 3.1, 2, sharey=True)
     barriers = _scale(metric, barrier(pairs.line, metric))
-    # A barrier is 0 or more, a cosine at most 1: those ends of the colours are fixed.
+    # A barrier is at least 0 and a cosine at most 1, which fixes one end of the scale.
     title = f"barrier of the {_axis_label(metric, 'points')}"
-    # Where all are 0 the colours have no end of their own.
+    # If all are 0, the scale needs another end.
     highest = np.nanmax(barriers, initial=0) or 1.0
     _matrix(left, title, barriers, low=0, high=highest)
     _matrix(right, "cosine of the parameters", pairs.cosine, high=1)
@@ -231,7 +229,7 @@ def _matrix(
     low: float | None = None,
     high: float | None = None,
 ) -> None:
-    """Draws a matrix [K, K]; an end of its colours that is None is its own."""
+    """Draws a matrix [K, K]; `low` and `high` are the ends of the colour scale."""
     heat_map(axes, values, title, aspect="equal", vmin=low, vmax=high)
     axes.set_title(title, fontsize=10)
     axes.set_xlabel("client")
@@ -241,10 +239,9 @@ def _matrix(
 def draw_barriers(
     rounds: Sequence[int], barriers: Mapping[str, np.ndarray]
 ) -> "Figure":
-    """Barriers f64[R] between each round and the last, a panel a metric."""
+    """Barriers f64[R] between each round and the last, with a panel for each metric."""
     width = 3.4 * len(barriers)
     figure, panels = new_figure(width, 2.8, len(barriers))
-    # A panel has one line, so all have the first style.
     (style,) = line_styles([""])
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
         values = _scale(name, values)

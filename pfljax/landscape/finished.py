@@ -1,8 +1,7 @@
-"""The models of a finished run, read off its checkpoints."""
+"""The models of a finished run, read from its checkpoints."""
 
 import copy
 from collections.abc import Callable
-from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,8 +42,8 @@ class Finished:
       label: its name in figures and tables.
       sim, federation, state: as `export.load_state` reads them.
       ids: the numbers of the clients, i[C].
-      architecture: their model, and how they are judged; the first of several.
-      network: the layers of the model; None if its task was given in Python.
+      architecture: their model and its evaluation; the first of several.
+      network: the layers of the model; None if the task was given in Python.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Finished:
         self.state: RunState = loaded[2]
         self.ids = np.arange(self.federation.num_clients)
         self.architecture: Architecture = self.sim.architectures[0]
-        # A task that was given in Python has no name under which to build its layers.
+        # A task that was given in Python has no name by which to build its layers.
         self.network: nn.Module | None = None
         if task is None:
             self.network = self._network(0)
@@ -82,7 +81,7 @@ class Finished:
     def architectures(self) -> list["Finished"]:
         """The run with the clients of each architecture alone; itself if all have one.
 
-        Models of two architectures lie in no common space.
+        Models of two architectures lie in different spaces.
         """
         if len(self.sim.architectures) == 1:
             return [self]
@@ -103,18 +102,18 @@ class Finished:
 
     @property
     def batch_size(self) -> int:
-        """Rows of a local step, which batchwise figures are of."""
+        """Examples of a local step, and of a batchwise calibration error."""
         return self.sim.setting.local.batch_size
-
-    @property
-    def about(self) -> str:
-        """The method and the round."""
-        return f"{self.method}, round {int(self.state.round)}"
 
     @property
     def method(self) -> str:
         """The name of the method."""
         return self.experiment.algorithm.name
+
+    @property
+    def about(self) -> str:
+        """The method and the round."""
+        return f"{self.method}, round {int(self.state.round)}"
 
     def server(self) -> Params:
         """The server's one model.
@@ -128,27 +127,21 @@ class Finished:
         model = self.sim.setting.algorithm.server_model
         if model is None:
             raise ValueError(
-                f"{self.path} is a run of {self.method!r}, whose "
-                "server has no model; choose a run of a method that has one"
+                f"{self.path} is a run of {self.method!r}, whose server has no model; "
+                "choose a run of a method that has one"
             )
         return model(state.server)
-
-    @cached_property
-    def states(self) -> Callable[[Any], Any]:
-        """ids i[M] -> the stacked states of these clients, wherever they lie."""
-        population = open_to_read(self.sim, self.path, self.state)
-        return partial(population.states, self.state)
 
     def models(self, view: str = "personal") -> Params:
         """The models of all C clients, stacked [C, ...].
 
-        "personal": those by which they are judged. "trained": after one more local
-        training from the newest broadcast, averaged with nobody. Where a
-        record is judged, as of a model and prototypes, its model.
+        "personal": those that the clients use. "trained": after one more local training
+        from the newest broadcast, without averaging. If a client uses more than a
+        model, such as a model and prototypes, this is its model.
 
         Raises:
-          ValueError: they have several architectures, or the method judges by another
-            model than that of the run.
+          ValueError: they have several architectures, or clients use another model than
+            that of the run.
         """
         model_of = views.client_model(self.architecture.setting, view)
         train = self.federation.train
@@ -156,60 +149,55 @@ class Finished:
         width = self.sim.setting.width
 
         @jax.jit
-        def all_models(
+        def make_models(
             state: RunState, clients: Any, train: ClientData, public: Any
         ) -> Params:
-            def one(k: Any, client: Any, offset: Any, size: Any) -> Params:
-                rows = ClientData(train.examples, offset, size)
-                return self._model_in(model_of(state, k, client, rows, public))
+            def make_model(k: Any, client: Any, offset: Any, size: Any) -> Params:
+                own = ClientData(train.examples, offset, size)
+                return self._find_model(model_of(state, k, client, own, public))
 
             arguments = (ids, clients, train.offset, train.size)
-            return chunked_vmap.over_clients(one, arguments, train.size, width)
+            return chunked_vmap.over_clients(make_model, arguments, train.size, width)
 
-        # The clients are an argument of their own: they may lie outside of the state.
+        # The clients are a separate argument: they may lie outside of the state.
         server_state = self.state._replace(clients=())
         public = self.federation.public
-        return all_models(server_state, self._clients(), train, public)
+        return make_models(server_state, self._clients(), train, public)
 
-    def _model_in(self, judged: Any) -> Params:
-        """The first part of what is judged that has the form of the task's model."""
+    def _find_model(self, parts: Any) -> Params:
+        """The first part of a client's model that has the form of the task's model."""
         model = shapes_of_model(self.task)
 
         def is_model(part: Any) -> bool:
             return first_change(model, part) is None
 
-        for part in jax.tree.leaves(judged, is_leaf=is_model):
+        for part in jax.tree.leaves(parts, is_leaf=is_model):
             if is_model(part):
                 return part
         raise ValueError(
-            f"{self.path} is a run of {self.method!r}, which judges "
-            "clients by another model than that of the run; choose a run of a method "
-            "that does not, or options by which it does not"
+            f"{self.path} is a run of {self.method!r}, whose clients use another model "
+            "than that of the run; choose a run of another method, or other options"
         )
 
-    @cached_property
-    def ends(self) -> Callable[[Any], tuple[Params, Params]]:
-        """Stacked states of clients -> the two models that each mixes, stacked.
+    def endpoints(self) -> tuple[Params, Params]:
+        """The two models that each client mixes, each stacked [C, ...].
 
         Raises:
-          ValueError: the method mixes no two models.
+          ValueError: the method mixes no two models, or clients have several
+            architectures.
         """
         endpoints = self.architecture.setting.algorithm.endpoints
         if endpoints is None:
             raise ValueError(
-                f"{self.path} is a run of {self.method!r}, which has "
-                "no endpoints; choose a run of a method that mixes two models, such as "
-                "superfed, or lines to another run (other)"
+                f"{self.path} is a run of {self.method!r}, which has no endpoints; "
+                "choose a run of a method that mixes two models, such as superfed, or "
+                "lines to another run (other)"
             )
-        of_all = jax.jit(jax.vmap(endpoints, (None, 0)))
-        return lambda clients: of_all(self.state.server, clients)
-
-    def endpoints(self) -> tuple[Params, Params]:
-        """The two models that each client mixes, each stacked [C, ...]; see `ends`."""
-        return self.ends(self._clients())
+        make_endpoints = jax.jit(jax.vmap(endpoints, (None, 0)))
+        return make_endpoints(self.state.server, self._clients())
 
     def _clients(self) -> Any:
-        """The states of all clients, stacked.
+        """The states of all clients, stacked, wherever the run keeps them.
 
         Raises:
           ValueError: they have several architectures.
@@ -218,10 +206,12 @@ class Finished:
         if sum(len(ids) > 0 for ids in members) > 1:
             raise ValueError(
                 f"{self.path} has clients of several architectures, whose models lie "
-                "in no common space; take those of one: Finished(path).architectures()"
+                "in different spaces; take those of one: "
+                "Finished(path).architectures()"
             )
-        count = len(self.ids)
-        return jax.tree.map(lambda leaf: leaf[:count], self.states(self.ids))
+        population = open_to_read(self.sim, self.path, self.state)
+        stacked = population.states(self.state, self.ids)
+        return jax.tree.map(lambda leaf: leaf[: len(self.ids)], stacked)
 
     def history(self) -> History:
         """The server's model at every round with a checkpoint (see `keep_checkpoints`).
@@ -249,18 +239,11 @@ class Finished:
         return History(rounds=rounds, models=stacked)
 
 
-def collect(
-    run: Finished, judge: Callable[[Finished], dict[str, np.ndarray]]
-) -> dict[str, np.ndarray]:
-    """Arrays [C, ...] by name, of judge(the clients of each architecture)."""
+def collect(run: Finished, evaluate: Callable[[Finished], Any]) -> Any:
+    """`evaluate` of the clients of each architecture, joined to leaves [C, ...]."""
     parts = run.architectures()
-    if len(parts) == 1:
-        return judge(run)
-    values: dict[str, np.ndarray] = {}
-    for part in parts:
-        for name, array in judge(part).items():
-            if name not in values:
-                shape = len(run.ids), *array.shape[1:]
-                values[name] = np.empty(shape, array.dtype)
-            values[name][part.ids] = array
-    return values
+    order = np.argsort(np.concatenate([part.ids for part in parts]))
+    return jax.tree.map(
+        lambda *leaves: np.concatenate(leaves)[order],
+        *[evaluate(part) for part in parts],
+    )

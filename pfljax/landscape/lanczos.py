@@ -1,7 +1,7 @@
 """Lanczos' algorithm on a symmetric operator that is known by its products.
 
-It is our own: that of matfree 0.6.3 was tried, and lost a Hessian of rank lower than
-its steps (a client of 3 rows) without a warning, and was no faster.
+That of matfree 0.6.3 was no faster, and gave wrong results without a warning for a
+Hessian whose rank is lower than the number of steps (a client with 3 examples).
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from pfljax.core.types import Array, Key
 class Lanczos(NamedTuple):
     """The recurrence before a step."""
 
-    basis: Array  # f32[m, D], zero in the rows that are still to come
+    basis: Array  # f32[m, D], zero in the vectors that are still to come
     diagonal: Array  # f32[m] of the tridiagonal matrix
     off_diagonal: Array  # f32[m], the entry behind each diagonal one
-    direction: Array  # f32[D], the next row of the basis
+    direction: Array  # f32[D], the next vector of the basis
     scale: Array  # f32[], the greatest |a| + |b| so far: what zero is measured by
 
 
@@ -32,10 +32,10 @@ def lanczos(
     """(tridiagonal T [m, m], basis Q [m, D], beyond []): Q H Q' = T in m steps.
 
     With full reorthogonalisation, twice at each step (Golub and Van Loan, Matrix
-    Computations, 4th ed., Section 10.3). `beyond` is the next off-diagonal entry. Where
-    the space of start, H start, ... ends early, as it does for a client of few rows, it
-    goes on with a random vector outside of it, and T has a zero there: eigenvalues stay
-    true, and no direction is found twice.
+    Computations, 4th ed., Section 10.3). `beyond` is the next off-diagonal entry. If
+    the space of start, H start, ... ends early, as it does for a client with few
+    examples, the recurrence continues with a random vector outside of it, and T has a
+    zero there: eigenvalues stay true, and no direction is found twice.
     """
     close_to_zero = 8 * jnp.finfo(start.dtype).eps
 
@@ -57,7 +57,7 @@ def lanczos(
         def next_direction() -> tuple[Array, Array]:
             return rest / b, b
 
-        # A Krylov space of few rows ends before `steps`: what is left is rounding.
+        # A Krylov space of few examples ends before `steps`: the rest is rounding.
         space_ends = b <= close_to_zero * scale
         direction, entry = jax.lax.cond(space_ends, new_direction, next_direction)
         return Lanczos(
@@ -85,6 +85,6 @@ def _tridiagonal(state: Lanczos) -> Array:
 
 
 def _orthogonal(basis: Array, w: Array) -> Array:
-    """The part of w outside the basis; once would leave rounding's share inside."""
+    """The part of w outside the basis; a single pass would leave rounding errors."""
     w -= (basis @ w) @ basis
     return w - (basis @ w) @ basis

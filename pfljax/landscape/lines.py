@@ -1,8 +1,8 @@
 """Metrics along the straight line (1 - t) a + t b between two models.
 
-`line` judges its points, `between` compares its ends; both take one model or models
-stacked over clients, and are one compiled program. Running statistics of batch
-normalisation are mixed as parameters are: no point takes new ones of the data.
+`line` evaluates points on it, and `between` compares its ends. Both take one model, or
+models stacked over clients, and run one compiled program. Running statistics of batch
+normalisation are interpolated like parameters; they are not computed anew.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,20 +29,13 @@ class Line(NamedTuple):
 
     t: np.ndarray  # f32[T], ascending
     metrics: dict[str, np.ndarray]  # "loss", "accuracy", ...: f32[T] or f32[C, T]
-    arc: np.ndarray | None = None  # f64[T] or f64[C, T], length up to t; None: as t
-
-    @property
-    def axes(self) -> tuple[str, ...]:
-        """Names of the axes of each metric; of `pairs` from client to other."""
-        rank = np.ndim(next(iter(self.metrics.values())))
-        return (*("client", "other")[: rank - 1], "t")
 
 
 class Between(NamedTuple):
-    """How two models differ; each f32[], or f32[C] of stacked ones."""
+    """How two models differ; each field is f32[], or f32[C] for stacked models."""
 
     ensemble: dict[str, np.ndarray]  # metrics of the sum of both models' logits
-    total_variation: np.ndarray  # mean over rows of 1/2 sum |p - q|, 0 to 1
+    total_variation: np.ndarray  # mean over examples of 1/2 sum |p - q|, 0 to 1
     cosine: np.ndarray  # of the angle between the parameters, all leaves as one vector
     distance: np.ndarray  # L2 norm of a - b
 
@@ -55,38 +48,28 @@ def line(
     *,
     t: Positions = GRID,
     batch_size: int = 10,
-    chunk: int | None = None,
 ) -> Line:
     """Metrics along the line from `a` to `b`.
 
     Args:
       task: the model.
       a, b: parameters of one model, or stacked over C clients.
-      data: rows of one client, or of C, each for its own line; `landscape.pooled` makes
-        the rows of all those of one.
-      t: positions on the line, ascending; 0 is a, 1 is b, beyond is allowed.
-      batch_size: of the batchwise calibration errors.
-      chunk: clients judged at once; None: 1 on a CPU, else as many as fit.
+      data: the examples of one client, or of C clients, each for its own line.
+        `landscape.pooled` makes one client of many.
+      t: ascending positions on the line; 0 is a, 1 is b, and values beyond are allowed.
+      batch_size: the batch size of the batchwise calibration errors.
 
     Returns:
-      Metrics f32[C, T] if anything is stacked, else f32[T]; NaN of clients without
-      rows.
+      Metrics f32[C, T] if anything is stacked, else f32[T]; NaN for clients without
+      examples.
 
     Raises:
-      ValueError: shapes that are not this task's or do not go together, or `t` is not
-        ascending.
+      ValueError: the shapes are not those of this task or do not agree, or `t` does
+        not ascend.
     """
     positions = check_ascending(t)
     weights = np.stack([1 - positions, positions], 1)
-    models = {"a": a, "b": b}
-    metrics = evaluate_mixtures(
-        task,
-        models,
-        weights,
-        data,
-        batch_size,
-        chunk,
-    )
+    metrics = evaluate_mixtures(task, {"a": a, "b": b}, weights, data, batch_size)
     return Line(t=positions, metrics=metrics)
 
 
@@ -96,23 +79,22 @@ def evaluate_mixtures(
     weights: np.ndarray,
     data: ClientData,
     batch_size: int,
-    chunk: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Metrics of sums of models by weights [P, n], f32[P] or f32[C, P]; see `line`.
+    """Metrics of sums of n models by weights [P, n], f32[P] or f32[C, P]; see `line`.
 
     Raises:
-      ValueError: as of `line`, or a row of weights has not one for each model.
+      ValueError: as in `line`, or the weights have another shape.
     """
     is_stacked = stacked.find_stacked(task, models, data)
     stacked.check_whole("batch_size", batch_size, 1)
     shape = np.shape(weights)
     if len(shape) != 2 or shape[1] != len(models):
         raise ValueError(
-            f"weights have shape {shape}, expected (P, {len(models)}): "
-            f"in each row one for each of {', '.join(models)}"
+            f"weights have shape {shape}, expected (P, {len(models)}), one for each of "
+            f"{', '.join(models)}"
         )
-    # On the host, before tracing: the number of rows at once shapes the program.
-    most_rows = int(np.max(data.size, initial=1))
+    # On the host, before tracing: the number of examples at once shapes the program.
+    most_examples = int(np.max(data.size, initial=1))
     arguments = (
         task.predict,
         tuple(models.values()),
@@ -120,9 +102,9 @@ def evaluate_mixtures(
         np.asarray(weights, np.float32),
         is_stacked,
         batch_size,
-        even_passes(most_rows, batch_size),
+        even_passes(most_examples, batch_size),
     )
-    return jax.device_get(stacked.call(_evaluate_mixtures, arguments, chunk))
+    return jax.device_get(stacked.call(_evaluate_mixtures, arguments))
 
 
 def between(
@@ -132,21 +114,20 @@ def between(
     data: ClientData,
     *,
     batch_size: int = 10,
-    chunk: int | None = None,
 ) -> Between:
-    """What two models have in common on rows `data`; arguments are those of `line`.
+    """How two models differ on `data`; the arguments are those of `line`.
 
-    The ensemble adds logits, so its loss is that of a sharper distribution than the
-    mean of logits would give; its accuracy is the same.
+    The ensemble adds logits. Its accuracy is that of their mean, and its loss is that
+    of a sharper distribution.
     """
     is_stacked = stacked.find_stacked(task, {"a": a, "b": b}, data)
     stacked.check_whole("batch_size", batch_size, 1)
     arguments = (task.predict, (a, b), data, is_stacked, batch_size)
-    return Between(**jax.device_get(stacked.call(_compare, arguments, chunk)))
+    return Between(**jax.device_get(stacked.call(_compare, arguments)))
 
 
-# Jitted once for all tasks: `predict` is part of the key, so that equal shapes of one
-# task are never traced again.
+# Jitted once for all tasks: `predict` is part of the cache key, so that equal shapes of
+# one task are never traced again.
 @partial(
     jax.jit, static_argnames=("predict", "is_stacked", "batch_size", "at_once", "width")
 )
@@ -155,23 +136,23 @@ def _evaluate_mixtures(
 ):
     """Metrics f32[P], or f32[C, P] if anything is stacked."""
 
-    def one(models, data):
-        def metrics_at(w):
+    def evaluate_client(models, data):
+        def evaluate(w):
             model = stacked.mix_models(w, models)
             metrics = score(partial(predict, model), data, batch_size, at_once)
             return stacked.or_nan(model, metrics)
 
         # One model at a time: a vmap would hold all P models in memory.
-        return jax.lax.map(metrics_at, weights)
+        return jax.lax.map(evaluate, weights)
 
-    return stacked.over_models(one, models, data, is_stacked, width)
+    return stacked.over_models(evaluate_client, models, data, is_stacked, width)
 
 
 @partial(jax.jit, static_argnames=("predict", "is_stacked", "batch_size", "width"))
 def _compare(predict, models, data, is_stacked, batch_size, width):
     """The fields of `Between`."""
 
-    def one(models, data):
+    def compare(models, data):
         def both_logits(batch):
             return tuple(predict(model, batch) for model in models)
 
@@ -186,7 +167,7 @@ def _compare(predict, models, data, is_stacked, batch_size, width):
             "distance": distance(*models),
         }
 
-    return stacked.over_models(one, models, data, is_stacked, width)
+    return stacked.over_models(compare, models, data, is_stacked, width)
 
 
 def _total_variation(
@@ -194,20 +175,20 @@ def _total_variation(
     data: ClientData,
     batch_size: int,
 ) -> Array:
-    """Mean over a client's rows of 1/2 sum |p - q|, f32[]; NaN if it has none."""
+    """Mean over a client's examples of 1/2 sum |p - q|; NaN if it has none."""
     at_once = rows_per_pass(batch_size)
     offsets = jnp.arange(at_once)
 
     def add(index: Array, total: Array) -> Array:
-        row = index * at_once + offsets
-        # Rows past the end read the client's last row, under mask 0.
-        existing = jnp.minimum(row, data.size - 1)
-        batch = rows(data, existing, row < data.size)
+        position = index * at_once + offsets
+        # Past the end the client's last example is read, under mask 0.
+        existing = jnp.minimum(position, data.size - 1)
+        batch = rows(data, existing, position < data.size)
         parts = in_batches(batch, batch_size)
         logits = jax.vmap(both_logits)(parts)
         p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in logits)
-        by_row = jnp.abs(p - q).sum(-1)
-        return total + jnp.sum(parts.mask * by_row) / 2
+        by_example = jnp.abs(p - q).sum(-1)
+        return total + jnp.sum(parts.mask * by_example) / 2
 
     passes = -(-data.size // at_once)
     total = jax.lax.fori_loop(0, passes, add, jnp.float32(0))
@@ -229,7 +210,7 @@ def distance(a: Params, b: Params) -> Array:
 
 
 def check_ascending(t: Positions, name: str = "t") -> np.ndarray:
-    """Positions on a line or an axis, f32[T]; `name` is what a message calls them.
+    """Positions on a line or an axis, f32[T]; an error message calls them `name`.
 
     Raises:
       ValueError: they do not ascend.

@@ -1,6 +1,6 @@
 """Lines between all pairs of stacked client models, as one compiled program.
 
-The ends of all lines are K models: each is count_totals once, and not for every pair.
+The ends of all lines are K models, and each is evaluated once, not for every pair.
 """
 
 from functools import partial
@@ -33,19 +33,17 @@ def pairs(
     *,
     points: int = 3,
     batch_size: int = 10,
-    chunk: int | None = None,
 ) -> Pairs:
     """Metrics along the K (K - 1) / 2 lines between K models, cosines and distances.
 
     Args:
       task: the model.
       models: parameters stacked over K clients.
-      data: the rows of one client, `landscape.pooled` ones say, on which all lines are
-        evaluated; or those of the K clients: then a line is evaluated on both clients'
-        rows together, as if one client held them.
-      points: T, even positions from 0 to 1; 3 are the ends and the midpoint.
-      batch_size: of the batchwise calibration errors.
-      chunk: lines count_totals at once; None: 1 on a CPU, else as many as fit.
+      data: the examples of one client, on which all lines are evaluated; or those of
+        the K clients: then a line is evaluated on the examples of both its clients
+        together, as if one client held them.
+      points: T, evenly spaced positions from 0 to 1; 3 are the ends and the midpoint.
+      batch_size: the batch size of the batchwise calibration errors.
 
     Raises:
       ValueError: the models are not K stacked ones of this task, `data` is of another
@@ -63,16 +61,16 @@ def pairs(
     # With the diagonal: a pair (i, i) gives its model's own metrics.
     num_models = len(jax.tree.leaves(models)[0])
     i, j = np.triu_indices(num_models)
-    judging = np.zeros((len(i), 1), int)
+    holders = np.zeros((len(i), 1), int)
     if data_stacked:
-        judging = np.stack([i, j], 1)
-    # One client's rows get an axis of clients too: `judging` is 0 everywhere.
+        holders = np.stack([i, j], 1)
+    # The examples of one client get an axis of clients too: `holders` is 0 everywhere.
     data = data._replace(
         offset=data.offset.reshape(-1),
         size=data.size.reshape(-1),
     )
-    arguments = (task.predict, models, data, i, j, judging, t[1:-1], batch_size)
-    result = jax.device_get(stacked.call(_program, arguments, chunk))
+    arguments = (task.predict, models, data, i, j, holders, t[1:-1], batch_size)
+    result = jax.device_get(stacked.call(_evaluate_pairs, arguments))
     metrics, cosines, distances = result
     squares = {name: _square(i, j, values) for name, values in metrics.items()}
     return Pairs(
@@ -83,65 +81,56 @@ def pairs(
 
 
 @partial(jax.jit, static_argnames=("predict", "batch_size", "width"))
-def _program(predict, models, data, i, j, judging, inner, batch_size, width):
+def _evaluate_pairs(predict, models, data, i, j, holders, inner, batch_size, width):
     """(metrics f32[P, T], cosines f32[P], distances f32[P]) of P pairs (i, j).
 
-    `judging` i32[P, R] are the clients on whose rows a pair is evaluated; `inner`
-    f32[T - 2] the positions between the ends.
+    `holders` i32[P, R] are the clients on whose examples a pair is evaluated, and
+    `inner` f32[T - 2] the positions between the ends.
     """
 
     def count_totals(model, k):
-        rows = ClientData(data.examples, data.offset[k], data.size[k])
-        of_model = partial(predict, model)
-        sums = totals(of_model, rows, batch_size)
+        own = ClientData(data.examples, data.offset[k], data.size[k])
+        sums = totals(partial(predict, model), own, batch_size)
         return stacked.or_nan(model, sums)
 
-    def end(i, k):
-        model = tree.take(models, i)
-        return count_totals(model, k)
+    def evaluate_end(i, k):
+        return count_totals(tree.take(models, i), k)
 
-    def pair(i, j, clients):
+    def evaluate_pair(i, j, clients):
         a = tree.take(models, i)
         b = tree.take(models, j)
 
-        def at(t):
-            of_client = partial(count_totals, tree.lerp(a, b, t))
-            by_client = jax.lax.map(of_client, clients)
-            return _sum(by_client)
+        def evaluate(t):
+            by_client = jax.lax.map(partial(count_totals, tree.lerp(a, b, t)), clients)
+            return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
 
         # One after another: only the pairs of a chunk lie in memory together.
-        metrics = jax.lax.map(at, inner)
+        metrics = jax.lax.map(evaluate, inner)
         return metrics, cosine(a, b), distance(a, b)
 
     num_models = jax.tree.leaves(models)[0].shape[0]
     num_clients = data.size.shape[0]
-    # The ends: each model on each client's rows.
+    # The ends: each model on the examples of each client.
     grid = jnp.indices((num_models, num_clients))
     model, client = grid.reshape(2, -1)
     end_work = data.size[client]
-    ends = chunked_vmap.over_clients(end, (model, client), end_work, width)
-    pair_work = data.size[judging].sum(1)
+    ends = chunked_vmap.over_clients(evaluate_end, (model, client), end_work, width)
+    pair_work = data.size[holders].sum(1)
     middle, cosines, distances = chunked_vmap.over_clients(
-        pair, (i, j, judging), pair_work, width
+        evaluate_pair, (i, j, holders), pair_work, width
     )
 
-    def along(ends, middle):
+    def join_points(ends, middle):
         ends = ends.reshape(num_models, num_clients, *ends.shape[1:])
-        # A pair's model against all the clients that judge it, whose sums are added.
-        first = ends[i[:, None], judging].sum(1)
-        last = ends[j[:, None], judging].sum(1)
+        first = ends[i[:, None], holders].sum(1)
+        last = ends[j[:, None], holders].sum(1)
         parts = [first[:, None], middle, last[:, None]]
         return jnp.concatenate(parts, axis=1)
 
-    # Sums over rows are added before they are divided: as if one client held all.
-    sums = jax.tree.map(along, ends, middle)
+    # Sums over examples are added before they are divided, as if one client held all.
+    sums = jax.tree.map(join_points, ends, middle)
     metrics = from_totals(sums)
     return metrics, cosines, distances
-
-
-def _sum(by_client):
-    """Leaves summed over their leading axis."""
-    return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
 
 
 def _square(i: np.ndarray, j: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -16,9 +16,9 @@ ETA = 0.01  # of ASAM: keeps a weight of zero movable
 
 
 class Sharpness(NamedTuple):
-    """The rise of the loss; with an axis of C clients f32[C], else f32[]."""
+    """The rise of the loss of one client, f32[], or of C clients, f32[C]."""
 
-    rise: np.ndarray  # f32[...], loss at the top less the loss at the model
+    rise: np.ndarray  # f32[...], loss at the top minus loss at the model
     loss: np.ndarray  # f32[...], loss at the model
 
 
@@ -31,27 +31,29 @@ def sharpness(
     steps: int = 1,
     adaptive: bool = False,
     batch_size: int = 256,
-    chunk: int | None = None,
 ) -> Sharpness:
-    """L(w + e) - L(w) with e found by ascent from zero in a ball.
+    """L(w + e) - L(w) with e found by gradient ascent from zero in a ball.
 
     One step is SAM's e = rho g / |g| (Foret et al., ICLR 2021,
-    https://arxiv.org/abs/2010.01412, eq. 2). More are projected gradient ascent with
-    steps as long as the ball's radius; the highest point met counts, so that more steps
-    never give less.
+    https://arxiv.org/abs/2010.01412, eq. 2). More steps are projected gradient ascent,
+    each as long as the radius of the ball. The highest point reached counts, so that
+    more steps never give less.
 
     Args:
       task: the model.
       params: one model, or stacked over C clients.
-      data: one client's rows, or C clients', or `planes.pooled` ones.
+      data: the examples of one client, or of C clients.
       rho: radius of the ball. SAM trained with 0.05, ASAM with 0.5 (CIFAR-10).
-      steps: of the ascent, 1 or more.
-      adaptive: ASAM's ball |e / t| <= rho: one step is e = rho t^2 g / |t g|. As in its
-        code, t = |w| + 0.01, and 1 for vectors (biases). But for the 0.01, scaling
-        weights in a way that leaves the model's function leaves the rise. Kwon et al.,
-        ICML 2021, https://arxiv.org/abs/2102.11600.
-      batch_size: rows at once; the result does not depend on it.
-      chunk: clients at once; None: 1 on a CPU, else as many as fit into memory.
+      steps: steps of the ascent, 1 or more.
+      adaptive: use the ball of ASAM, |e / t| <= rho, in which one step is
+        e = rho t^2 g / |t g|. As in its code, t = |w| + 0.01, and 1 for vectors
+        (biases). Apart from the 0.01, the rise is the same for weights that are
+        rescaled without changing the model's function. Kwon et al., ICML 2021,
+        https://arxiv.org/abs/2102.11600.
+      batch_size: examples at a time; the result does not depend on it.
+
+    Raises:
+      ValueError: `rho` or `steps` is not positive, or the shapes do not agree.
     """
     check_whole("steps", steps, 1)
     if np.ndim(rho) or not 0 < rho < np.inf:
@@ -64,8 +66,7 @@ def sharpness(
         data,
         np.float32(rho),
         (steps, adaptive),
-        batch_size=batch_size,
-        chunk=chunk,
+        batch_size,
     )
     return Sharpness(rise=rise, loss=loss)
 
@@ -103,7 +104,7 @@ def ascent(
     rho: Any,
     steps: int,
 ) -> tuple[Array, Array]:
-    """(rise, loss) of `steps` steps in the ball |e / unit| <= rho around `weights`."""
+    """(rise, loss) after `steps` steps in the ball |e / unit| <= rho at `weights`."""
     loss, gradient = value_and_grad(weights)
 
     def step(carry: tuple, _: None) -> tuple:
@@ -115,10 +116,9 @@ def ascent(
         value, gradient = value_and_grad(weights + unit * scaled)
         return (scaled, gradient, jnp.maximum(highest, value)), None
 
-    # The start is not among the points met, so a rise may be negative.
+    # The start is not among the points reached, so a rise may be negative.
     lowest = -jnp.inf * jnp.ones_like(loss)
     start = (jnp.zeros_like(weights), gradient, lowest)
-    # The highest point met, so that more steps never give less.
     (_, _, highest), _ = jax.lax.scan(step, start, length=steps)
     return highest - loss, loss
 

@@ -1,4 +1,4 @@
-"""Models that come one, or stacked over clients: known by shape, judged in chunks."""
+"""One model, or models stacked over clients: told apart by their shapes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,37 +11,34 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.engine import chunked_vmap
+from pfljax.engine.contract import first_change
 from pfljax.runtime import memory
 
-WIDTHS = (32, 16, 8, 4, 2, 1)  # models judged under one vmap on an accelerator
+WIDTHS = (32, 16, 8, 4, 2, 1)  # models evaluated under one vmap on an accelerator
 
 
 def num_clients(task: Task, params: Params, name: str) -> int | None:
     """C if `params` are those of C stacked models, None if they are one model's.
 
     Raises:
-      ValueError: they are neither; `name` is what the message calls them.
+      ValueError: they are neither; the message calls them `name`.
     """
-    expected = tree.paths(shapes_of_model(task))
-    leaves = tree.paths(params)
-    if list(expected) != list(leaves):
-        raise ValueError(
-            f"{name} has the leaves {', '.join(leaves) or 'none'}, expected "
-            f"{', '.join(expected)}; give parameters of this task's model"
+    expected = shapes_of_model(task)
+    count = None
+    first = jnp.shape(jax.tree.leaves(params)[0])
+    if len(first) > jax.tree.leaves(expected)[0].ndim:
+        count = first[0]
+        expected = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((count, *leaf.shape), leaf.dtype),
+            expected,
         )
-    # The first leaf says whether there is an axis of clients; all others must agree.
-    first = next(iter(expected))
-    extra_axes = jnp.ndim(leaves[first]) - expected[first].ndim
-    client_axis = jnp.shape(leaves[first])[:1] if extra_axes == 1 else ()
-    for path, one_model in expected.items():
-        shape = jnp.shape(leaves[path])
-        if shape != (*client_axis, *one_model.shape):
-            raise ValueError(
-                f"{name} has shape {shape} at {path}, expected "
-                f"{one_model.shape} of one model, or that behind one axis C, the same "
-                "at every leaf, of stacked models; give parameters of this task's model"
-            )
-    return client_axis[0] if client_axis else None
+    change = first_change(expected, params)
+    if change is not None:
+        raise ValueError(
+            f"{name} are not parameters of this task's model, of one client or stacked "
+            f"over all: {change}"
+        )
+    return count
 
 
 def find_stacked(
@@ -53,55 +50,48 @@ def find_stacked(
 
     Raises:
       ValueError: they are stacked over different numbers of clients, or there is no
-        row at all.
+        example at all.
     """
-    offsets = jnp.shape(data.offset)
-    sizes = jnp.shape(data.size)
-    if offsets != sizes or len(offsets) > 1:
-        raise ValueError(
-            f"offset and size of the data have shapes {offsets} and {sizes}, expected "
-            "both () for one client or (C,) for C; give a ClientData of either"
-        )
     if not len(data.examples.y):
-        raise ValueError("data has no rows; give those of a client that has some")
+        raise ValueError("data has no examples; give those of a client that has some")
     counts = {name: num_clients(task, params, name) for name, params in models.items()}
-    counts["data"] = offsets[0] if offsets else None
-    different = set(counts.values()) - {None}
-    if len(different) > 1:
+    counts["data"] = len(data.offset) if jnp.ndim(data.offset) else None
+    if len(set(counts.values()) - {None}) > 1:
         listed = ", ".join(f"{name} {count or 'one'}" for name, count in counts.items())
         raise ValueError(
             f"the numbers of clients differ: {listed}; stack all over the same "
-            "clients, or give one model, or one client's rows (landscape.pooled makes "
-            "them)"
+            "clients, or give one model, or the data of one client"
         )
     return tuple(count is not None for count in counts.values())
 
 
-def call(program: Any, arguments: tuple, chunk: int | None) -> Any:
-    """`program(*arguments, width)` of a jitted program, `width` models at once.
+def call(program: Any, arguments: tuple) -> Any:
+    """The result of `program(*arguments, width)` with `width` models at a time."""
+    return program(*arguments, choose_width(program, arguments))
 
-    It is `chunk`; if that is None, 1 on a CPU, which is fastest in a loop, else what
-    fits into memory.
 
-    Raises:
-      ValueError: `chunk` is not a positive whole number.
-    """
-    if chunk is None:
-        on_cpu = jax.default_backend() == "cpu"
-        chunk = 1 if on_cpu else widest(program, arguments)
-    check_whole("chunk", chunk, 1)
-    return program(*arguments, chunk)
+def choose_width(program: Any, arguments: tuple) -> int:
+    """1 on a CPU, which is fastest in a loop; else the greatest width that fits."""
+    if jax.default_backend() == "cpu":
+        return 1
+    free = memory.free_bytes(1)
+    for width in WIDTHS:
+        # A program that was compiled here is not compiled again by the call.
+        compiled = program.lower(*arguments, width).compile()
+        if memory.needed_bytes(compiled) <= free:
+            return width
+    return 1
 
 
 def mix_models(weights: Any, models: tuple[Params, ...]) -> Params:
-    """The sum of n models by weights f32[n]; weight 0 leaves out even what is NaN."""
+    """The sum of n models by weights f32[n]; weight 0 leaves out even a NaN."""
 
-    def total(*leaves: Any) -> Any:
+    def add_terms(*leaves: Any) -> Any:
         terms = zip(weights, leaves, strict=True)
         # 0 * NaN is NaN: a model that has diverged must not reach the other end.
         return sum(jnp.where(w == 0, 0, w * leaf) for w, leaf in terms)
 
-    return jax.tree.map(total, *models)
+    return jax.tree.map(add_terms, *models)
 
 
 def or_nan(model: Params, metrics: Any) -> Any:
@@ -116,53 +106,37 @@ def check_whole(name: str, value: int, least: int, most: int | None = None) -> N
     is_whole = isinstance(value, int | np.integer)
     if not is_whole or value < least or (most is not None and value > most):
         bound = f"{least} or more" if most is None else f"{least} to {most}"
-        raise ValueError(
-            f"{name} is {value}, expected {bound}; choose such a whole number"
-        )
-
-
-def widest(program: Any, arguments: tuple) -> int:
-    """The greatest of `WIDTHS` at which the program needs no more than what is free."""
-    free = memory.free_bytes(1)
-    for width in WIDTHS:
-        # A program that was compiled here is not compiled again by the call.
-        compiled = program.lower(*arguments, width).compile()
-        if memory.needed_bytes(compiled) <= free:
-            return width
-    return 1
+        raise ValueError(f"{name} is {value}, expected a whole number, {bound}")
 
 
 def over_models(
-    one: Callable[[tuple[Params, ...], ClientData], Any],
+    function: Callable[[tuple[Params, ...], ClientData], Any],
     models: tuple[Params, ...],
     data: ClientData,
     is_stacked: tuple[bool, ...],
-    chunk: int,
+    width: int,
 ) -> Any:
-    """`one(models, data)` of each client, stacked [C, ...].
+    """`function(models, data)` of each client, stacked [C, ...].
 
-    `is_stacked` says which of the models, and whether data, have an axis of clients;
-    the others are shared. If none has, this is one call.
+    `is_stacked` says which of the models, and whether the data, have an axis of
+    clients; the others are shared. Without any such axis this is a single call.
     """
     if not any(is_stacked):
-        return one(models, data)
+        return function(models, data)
     spans = (data.offset, data.size)
-    parts = (*models, spans)
-    stacked_parts = [
-        part for part, stacked in zip(parts, is_stacked, strict=True) if stacked
-    ]
-    clients = jax.tree.leaves(stacked_parts[0])[0].shape[0]
+    parts = list(zip((*models, spans), is_stacked, strict=True))
+    stacked_parts = [part for part, stacked in parts if stacked]
+    clients = jax.tree.leaves(stacked_parts)[0].shape[0]
 
-    # By index, not by vmapped leaves: what is shared is not copied.
+    # By index, not by vmapped leaves, so that shared parts are not copied.
     def evaluate_client(k):
         *client_models, span = [
-            tree.take(part, k) if stacked else part
-            for part, stacked in zip(parts, is_stacked, strict=True)
+            tree.take(part, k) if stacked else part for part, stacked in parts
         ]
-        return one(tuple(client_models), ClientData(data.examples, *span))
+        return function(tuple(client_models), ClientData(data.examples, *span))
 
-    # Chunks are made of clients with like numbers of rows.
+    # Chunks are made of clients with similar numbers of examples.
     work = jnp.broadcast_to(data.size, (clients,))
     return chunked_vmap.over_clients(
-        evaluate_client, (jnp.arange(clients),), work, chunk
+        evaluate_client, (jnp.arange(clients),), work, width
     )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax import landscape
+from pfljax.landscape import figures
 
 AXIS = np.linspace(-1, 1, 5)
 
@@ -32,12 +33,13 @@ def test_the_figure_clips_what_diverged_and_shares_one_scale():
     assert panels[0].get_ylabel() == "beta"
 
 
-def test_a_surface_is_cut_at_its_ceiling():
+def test_a_surface_is_cut_at_its_ceiling(monkeypatch):
+    monkeypatch.setattr(figures, "CEILING", 1.5)
     axis = np.linspace(-1, 1, 5)
     bowl = axis[:, None] ** 2 + axis**2
     bowl[0, 0] = np.nan
     plane = landscape.Plane(axis, axis, {"loss": bowl}, {})
-    (axes,) = landscape.draw_surface(plane, ceiling=1.5).axes
+    (axes,) = landscape.draw_surface(plane).axes
     assert axes.get_zlabel() == "loss"
     assert axes.zaxis.get_data_interval()[1] == pytest.approx(1.5)
 
@@ -67,7 +69,6 @@ def test_names_of_models_are_read_on_bright_and_on_dark():
 def test_what_cannot_be_drawn_is_one_line():
     nowhere = plane(np.full((5, 5), np.nan))
     for given, metric, said in (
-        ({}, "loss", "planes is empty; expected one plane"),
         ({"a": nowhere}, "loss", "no loss on the planes is finite"),
         ({"a": nowhere}, "los", "metric 'los' is unknown; known: loss"),
     ):

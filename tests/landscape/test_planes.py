@@ -93,43 +93,6 @@ def test_a_plane_goes_through_three_models():
     for three in (a, b, b), (a, b, a), (a, a, b), (a, tree.lerp(a, near, 0.3), near):
         with pytest.raises(ValueError, match="three models lie on one line"):
             landscape.through(*three)
-    with pytest.raises(
-        ValueError, match=r"of shape \(1, 1\), expected \[C, A, B\] of clients"
-    ):
-        one.of(0)
-
-
-def test_each_client_has_a_plane_of_its_own():
-    task, (_, test) = toy.classifier(), toy.ragged()
-    count = len(test.size)
-    drawn = jax.random.split(jax.random.key(0), (3, count))
-    stacked = [jax.vmap(task.init)(keys) for keys in drawn]
-    frame = landscape.through(*stacked, stacked=True)
-    axes = {"alpha": [0.0, 0.5, 1.0], "beta": [0.0, 1.0]}
-    found = landscape.plane(task, frame, test, **axes, chunk=2)
-    assert found.metrics["loss"].shape == (count, 3, 2)
-    assert found.axes == ("client", "alpha", "beta")
-    assert found.of(0).axes == ("alpha", "beta")
-    for k in np.flatnonzero(test.size):
-        own = landscape.through(*(tree.take(models, k) for models in stacked))
-        alone = landscape.plane(task, own, toy.one(test, k), **axes)
-        toy.assert_close(found.of(k).metrics, alone.metrics, 1e-5)
-        for name, place in alone.marks.items():
-            assert found.of(k).marks[name] == pytest.approx(place, rel=1e-5)
-    with pytest.raises(ValueError, match=r"choose a client: plane.of\(0\)"):
-        landscape.draw_planes({"all": found})
-    a, b, c = stacked
-    on_line = jax.tree.map(lambda b, c: b.at[1].set(c[1]), b, c)
-    frame = landscape.through(a, on_line, c, stacked=True)
-    flat = landscape.plane(task, frame, test, **axes, chunk=2).metrics
-    alone = np.arange(count) == 1
-    for name in ("loss", "accuracy"):
-        assert np.isnan(flat[name][1].ravel()[1:]).all()  # all but a itself
-        np.testing.assert_array_equal(flat[name][~alone], found.metrics[name][~alone])
-    with pytest.raises(
-        ValueError, match="one line, or are not finite, of every client"
-    ):
-        landscape.through(a, a, c, stacked=True)
 
 
 def test_principal_directions_show_a_flat_trajectory_as_it_is():
@@ -151,44 +114,6 @@ def test_principal_directions_show_a_flat_trajectory_as_it_is():
         landscape.principal(apart, ["a", "b"])
 
 
-@pytest.mark.parametrize("form", ["squared", "norm"])
-def test_the_penalty_is_that_of_each_model(form):
-    task = toy.classifier()
-    frame = landscape.around(*(task.init(jax.random.key(k)) for k in range(3)))
-    alpha, beta = (-0.5, 0.0, 2.0), (0.3, 1.0)
-    found = landscape.penalty(frame, alpha=alpha, beta=beta, form=form)
-    for i, a in enumerate(alpha):
-        for j, b in enumerate(beta):
-            at = tree.axpy(b, frame.v, tree.axpy(a, frame.u, frame.center))
-            squares = [np.square(leaf).sum() for leaf in jax.tree.leaves(at)]
-            expected = sum(squares) if form == "squared" else np.sqrt(squares).sum()
-            assert found[i, j] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("form", ["squared", "norm"])
-def test_the_penalty_of_stacked_models_is_each_ones(form):
-    task, keys = toy.classifier(), jax.random.split(jax.random.key(0), 4)
-    center, direction = (jax.vmap(task.init)(keys[:2]) for _ in range(2))
-    shared = task.init(keys[3])
-    frame = landscape.around(center, direction, shared, stacked=True)
-    axes = {"alpha": (-1.0, 0.5, 2.0), "beta": (0.0, 1.0), "form": form}
-    found = landscape.penalty(frame, **axes)
-    assert found.shape == (2, 3, 2)
-    for k in range(2):
-        own = landscape.around(tree.take(center, k), tree.take(direction, k), shared)
-        expected = landscape.penalty(own, **axes)
-        np.testing.assert_allclose(found[k], expected, rtol=1e-12)
-
-
-def test_each_client_has_a_direction_of_its_own_norms():
-    task = toy.classifier()
-    models = jax.vmap(task.init)(jax.random.split(jax.random.key(0), 3))
-    found = landscape.random_direction(jax.random.key(1), models, stacked=True)
-    for k in range(3):
-        alone = landscape.random_direction(jax.random.key(1), tree.take(models, k))
-        toy.assert_close(tree.take(found, k), alone, 1e-6)
-
-
 def test_a_direction_has_the_norms_of_the_outputs_of_linear_layers():
     network = models.model("logistic", 3)
     params = models.task(network, (5,)).init(jax.random.key(0))
@@ -203,24 +128,9 @@ def test_a_direction_has_the_norms_of_the_outputs_of_linear_layers():
 def test_what_is_no_plane_is_refused():
     task, data = toy.classifier(), pooled(toy.ragged()[1])
     one = task.init(jax.random.key(0))
-    many = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf]), one)
     frame, axes = landscape.around(one, one, one), {"alpha": [0.0], "beta": [0.0]}
     for wrong in (0.5, [], [[0.0, 1.0]]):
         with pytest.raises(ValueError, match=r"alpha is .* expected ascending numbers"):
             landscape.plane(task, frame, data, **axes | {"alpha": wrong})
-        with pytest.raises(ValueError, match=r"beta is .* expected ascending numbers"):
-            landscape.penalty(frame, **axes | {"beta": wrong})
     with pytest.raises(ValueError, match="batch_size is 0"):
         landscape.plane(task, frame, data, **axes, batch_size=0)
-    forgotten = landscape.around(many, one, one)
-    with pytest.raises(ValueError, match="give `through` or `around` stacked=True"):
-        landscape.plane(task, forgotten, data, **axes)
-    with pytest.raises(ValueError, match="are not stacked over clients"):
-        landscape.plane(task, frame._replace(stacked=True), data, **axes)
-
-
-def test_an_unknown_penalty_is_told():
-    task = toy.classifier()
-    frame = landscape.around(*(task.init(jax.random.key(k)) for k in range(3)))
-    with pytest.raises(ValueError, match="form is 'l2'; known: squared, norm"):
-        landscape.penalty(frame, alpha=[0], beta=[0], form="l2")

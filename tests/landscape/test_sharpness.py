@@ -116,9 +116,9 @@ def test_another_radius_is_another_number_of_the_same_program():
         return TASK.predict(params, batch)
 
     task = TASK._replace(predict=predict)
-    near = landscape.sharpness(task, PARAMS, DATA, rho=0.01, chunk=3)
+    near = landscape.sharpness(task, PARAMS, DATA, rho=0.01)
     traced = len(calls)
-    far = landscape.sharpness(task, PARAMS, DATA, rho=0.1, chunk=3)
+    far = landscape.sharpness(task, PARAMS, DATA, rho=0.1)
     assert len(calls) == traced > 0
     assert near.rise.shape == (8,)
     assert (far.rise > near.rise).all()

@@ -1,9 +1,8 @@
-"""How many models are judged at once."""
+"""How many models are evaluated at a time."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from pfljax.engine import chunked_vmap
 from pfljax.landscape import stacked
@@ -11,10 +10,12 @@ from pfljax.runtime import memory
 
 
 def _squares(x, width):
-    def one(x):
+    def sum_of_products(x):
         return (x[:, None] * x).sum()
 
-    return chunked_vmap.over_clients(one, (x,), jnp.ones(len(x), int), width)
+    return chunked_vmap.over_clients(
+        sum_of_products, (x,), jnp.ones(len(x), int), width
+    )
 
 
 def test_as_many_models_at_once_as_fit_into_memory(monkeypatch):
@@ -24,16 +25,7 @@ def test_as_many_models_at_once_as_fit_into_memory(monkeypatch):
         for width in stacked.WIDTHS
     }
     assert needs[32] > needs[16] > needs[8] > needs[1]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     for free, width in ((needs[32], 32), (needs[32] - 1, 16), (needs[8], 8), (0, 1)):
         monkeypatch.setattr(memory, "free_bytes", lambda _, free=free: free)
-        assert stacked.widest(program, given) == width
-
-
-@pytest.mark.parametrize(
-    ("backend", "chunk", "width"),
-    [("cpu", None, 1), ("cpu", 3, 3), ("gpu", None, 16), ("gpu", 3, 3)],
-)
-def test_a_chunk_that_is_given_is_taken(backend, chunk, width, monkeypatch):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    monkeypatch.setattr(stacked, "widest", lambda program, given: 16)
-    assert stacked.call(lambda x, width: (x, width), ("x",), chunk) == ("x", width)
+        assert stacked.choose_width(program, given) == width

@@ -1,9 +1,5 @@
-"""Landscapes over the clients of a finished run: between pairs, and around each.
+"""Landscapes over the clients of a finished run: between pairs, and around each."""
 
-Each function takes a run folder and returns what `pfljax landscape` writes and prints.
-"""
-
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -14,19 +10,22 @@ from pfljax.landscape.curvature import eigen, trace
 from pfljax.landscape.curvature_figures import draw_clients
 from pfljax.landscape.figures import draw_pairs
 from pfljax.landscape.finished import Finished, collect
-from pfljax.landscape.kinds.record import METRICS, RHO, Landscape, finite_rows
+from pfljax.landscape.kinds.record import METRICS, RHO, Landscape, find_finite
 from pfljax.landscape.lines import Line
 from pfljax.landscape.pairs import Pairs, pairs
 from pfljax.landscape.sharpness import sharpness
+from pfljax.report.frames import make_frame
 
-SHARPNESSES = ("greatest eigenvalue", "trace", "rise")
+COLUMNS = ("train_size", "greatest eigenvalue", "residual", "trace", "rise")
+SHARPNESSES = ("greatest eigenvalue", "trace", "rise")  # are drawn and averaged
 MOST = 200  # clients in a matrix of pairs: 20,100 lines
 
 
-def compute_pairs(path: Path, points: int = 3) -> Landscape:
-    """Lines between the personal models of all pairs of clients, on both's test rows.
+def compute_pairs(path: Path, points: int) -> Landscape:
+    """Lines between the personal models of all pairs of clients.
 
-    Of several architectures, between clients of one; the others have NaN.
+    They are evaluated on the test examples of both. Pairs of clients with different
+    architectures have NaN.
 
     Raises:
       ValueError: there are more than `MOST` clients, or no two of one architecture.
@@ -37,9 +36,8 @@ def compute_pairs(path: Path, points: int = 3) -> Landscape:
     parts = [part for part in run.architectures() if len(part.ids) > 1]
     if not parts:
         raise ValueError(
-            f"{path} has no two clients of one architecture, and models of different "
-            "ones lie in no common space, with no line between them; choose the kind "
-            "curvature, or a run of fewer models"
+            f"{path} has no two clients of one architecture, and there is no line "
+            "between two architectures; choose the kind curvature, or another run"
         )
     result = _join(count, [(part.ids, _pairs(part, points)) for part in parts])
     barriers = {name: barrier(result.line, name) for name in METRICS}
@@ -48,9 +46,8 @@ def compute_pairs(path: Path, points: int = 3) -> Landscape:
     columns = {f"{name} barrier": values[i, j] for name, values in barriers.items()}
     columns["cosine"] = result.cosine[i, j]
     columns["distance"] = result.distance[i, j]
-    table = zip(i, j, *columns.values(), strict=True)
-    # Pairs with a diverged model are counted, and in no mean.
-    finite = finite_rows(columns)
+    # Pairs with a diverged model are counted, but not part of any mean.
+    finite = find_finite(columns)
     means = [
         f"{name} {values[finite].mean():.4f}"
         for name, values in columns.items()
@@ -61,11 +58,11 @@ def compute_pairs(path: Path, points: int = 3) -> Landscape:
     arrays["distance"] = result.distance
     return Landscape(
         arrays=arrays,
-        rows=[["client", "other", *columns], *map(list, table)],
+        table=make_frame({"client": i, "other": j, **columns}),
         figures={"": draw_pairs(result, "loss")},
         text=f"{run.about}: {len(i)} pairs of {count} clients' personal models, "
-        f"{_which(run)}on the test rows of both; means over pairs, {finite.sum()} of "
-        f"{len(i)} finite: {', '.join(means) or 'none'}",
+        f"{_which(run)}on the test examples of both; means over pairs, "
+        f"{finite.sum()} of {len(i)} finite: {', '.join(means) or 'none'}",
     )
 
 
@@ -83,23 +80,19 @@ def _pairs(run: Finished, points: int) -> Pairs:
 def _join(count: int, parts: list[tuple[np.ndarray, Pairs]]) -> Pairs:
     """The pairs of all clients, of those of each architecture; NaN between two."""
 
-    def square(values: Callable[[Pairs], np.ndarray]) -> np.ndarray:
-        first = values(parts[0][1])
+    def join_squares(*squares: np.ndarray) -> np.ndarray:
+        first = squares[0]
         among = np.full((count, count, *first.shape[2:]), np.nan, first.dtype)
-        for ids, part in parts:
-            among[np.ix_(ids, ids)] = values(part)
+        for (ids, _), square in zip(parts, squares, strict=True):
+            among[np.ix_(ids, ids)] = square
         return among
 
-    line = parts[0][1].line
-    metrics = {
-        name: square(lambda part, name=name: part.line.metrics[name])
-        for name in line.metrics
-    }
-    return Pairs(
-        line=Line(t=line.t, metrics=metrics),
-        cosine=square(lambda part: part.cosine),
-        distance=square(lambda part: part.distance),
-    )
+    pairs_of_parts = [part for _, part in parts]
+    # The positions are not by client.
+    t = pairs_of_parts[0].line.t
+    squares = [part._replace(line=part.line.metrics) for part in pairs_of_parts]
+    joined = jax.tree.map(join_squares, *squares)
+    return joined._replace(line=Line(t=t, metrics=joined.line))
 
 
 def _find_pairs(count: int, parts: list[Finished]) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +106,7 @@ def _find_pairs(count: int, parts: list[Finished]) -> tuple[np.ndarray, np.ndarr
 
 def _which(run: Finished) -> str:
     number = len(run.architectures())
-    return "" if number == 1 else f"of one of {number} architectures each, "
+    return "" if number == 1 else f"within {number} architectures, "
 
 
 def _check_count(path: Path, count: int) -> None:
@@ -121,57 +114,50 @@ def _check_count(path: Path, count: int) -> None:
         raise ValueError(f"{path} has one client; pairs need two or more")
     if count > MOST:
         raise ValueError(
-            f"{path} has {count} clients, so {count * (count - 1) // 2} pairs; at most "
-            f"{MOST} clients are judged: call landscape.pairs on those that you choose"
+            f"{path} has {count} clients, so {count * (count - 1) // 2} pairs; more "
+            f"than {MOST} clients are too many: call landscape.pairs for some of them"
         )
 
 
 def compute_curvature(path: Path) -> Landscape:
-    """How sharp each client's personal model is, on its own training rows."""
+    """How sharp each client's personal model is, on its own training examples."""
     run = Finished(path)
-    columns = collect(run, _curvature)
-    # What is drawn and averaged; the table has the residual and the rows too.
+    values = collect(run, _curvature)
+    columns: dict[str, np.ndarray] = dict(zip(COLUMNS, values, strict=True))
     sharpnesses = {name: columns[name] for name in SHARPNESSES}
-    finite = finite_rows(sharpnesses)
+    finite = find_finite(sharpnesses)
     means = [
         _mean_and_span(name, values[finite])
         for name, values in sharpnesses.items()
         if finite.any()
     ]
-    count = len(columns["rows"])
-    table = zip(range(count), *columns.values(), strict=True)
+    count = len(run.ids)
     return Landscape(
         arrays=columns,
-        rows=[["client", *columns], *map(list, table)],
+        table=make_frame({"client": range(count), **columns}),
         figures={"": draw_clients(sharpnesses)},
         text=f"{run.about}: the personal models of {count} clients, each on its own "
-        f"training rows; means over clients (least to greatest), {finite.sum()} of "
-        f"{count} finite: {', '.join(means) or 'none'}; the rise is of the loss, "
+        f"training examples; means over clients (least to greatest), {finite.sum()} "
+        f"of {count} finite: {', '.join(means) or 'none'}; the rise is of the loss, "
         f"within {RHO} (SAM)",
     )
 
 
-def _curvature(run: Finished) -> dict[str, np.ndarray]:
-    """Arrays [C] by name, of clients of one architecture."""
+def _curvature(run: Finished) -> list[np.ndarray]:
+    """`COLUMNS` of clients of one architecture, [C] each."""
     models = run.models()
-    rows = run.federation.train
+    train = run.federation.train
     eigen_key, trace_key = jax.random.split(jax.random.key(0))
-    leading = eigen(
-        run.task,
-        models,
-        rows,
-        eigen_key,
-        top=1,
-    )
-    traces = trace(run.task, models, rows, trace_key)
-    steepness = sharpness(run.task, models, rows, rho=RHO)
-    return {
-        "rows": np.asarray(rows.size),
-        "greatest eigenvalue": leading.values[:, 0],
-        "residual": leading.residuals[:, 0],
-        "trace": traces.value,
-        "rise": steepness.rise,
-    }
+    leading = eigen(run.task, models, train, eigen_key, top=1)
+    traces = trace(run.task, models, train, trace_key)
+    steepness = sharpness(run.task, models, train, rho=RHO)
+    return [
+        np.asarray(train.size),
+        leading.values[:, 0],
+        leading.residuals[:, 0],
+        traces.value,
+        steepness.rise,
+    ]
 
 
 def _mean_and_span(name: str, values: np.ndarray) -> str:

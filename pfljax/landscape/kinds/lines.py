@@ -1,20 +1,23 @@
 """Lines of a finished run: between each client's endpoints, or to another run."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from pfljax.core.types import ClientData, Params, RunState, Task
+from pfljax.core.communication import shapes_of_model
+from pfljax.core.types import Params, Task
 from pfljax.data import Federation
-from pfljax.evaluation import metrics, over_clients
+from pfljax.engine.contract import first_change
+from pfljax.evaluation import over_clients
+from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
+from pfljax.landscape.figures import draw_line
 from pfljax.landscape.finished import Finished, collect
+from pfljax.landscape.kinds.record import Landscape
 from pfljax.landscape.lines import Between, Line, between, line
+from pfljax.report.frames import Frame, make_frame
 from pfljax.runs import claims, folder
-from pfljax.simulate import architectures, blocks
-from pfljax.simulate.components import resolve_model
 
 TABLE = ("accuracy", "loss")
 HEADS = ("barrier", "barrier max", "flat range", "midpoint", "ensemble")
@@ -22,11 +25,11 @@ BESIDE = ("cosine", "distance", "total_variation")
 
 
 class RunLine(NamedTuple):
-    """Lines of all C clients of a run, on their test rows."""
+    """Lines of all C clients of a run, on their test examples."""
 
     line: Line  # metrics f32[C, T]
     between: Between  # f32[C]
-    size: np.ndarray  # i32[C], test rows
+    size: np.ndarray  # i32[C], number of test examples
     about: str  # the run in words
     ends: str  # which models lie at the ends
 
@@ -45,193 +48,125 @@ def run_line(
 
     Args:
       path: the run folder.
-      points: T, even positions from 0 to 1; odd, so that the midpoint is one.
-      other: the folder of a run with the same clients and model, of another method, or
-        seed: then from each client's personal model here (t = 0) to that of the other.
-      federation, task: those that the run was given in Python.
+      points: T, evenly spaced positions from 0 to 1; odd, to include the midpoint.
+      other: the folder of a run with the same clients and model, but another method or
+        seed. If given, lines go from each client's personal model in this run (t = 0)
+        to that in the other run.
+      federation, task: those that were given to the run in Python.
 
     Raises:
       ValueError, FolderError: `path` is no finished run, its method has no endpoints,
-        `points` is even or less than 3, or the other run's clients have other rows.
+        `points` is even or less than 3, or the other run has other clients or models.
     """
     if points < 3 or points % 2 == 0:
         raise ValueError(
-            f"points is {points}; expected an odd number, 3 or more: the midpoint "
-            "is one of them"
+            f"points is {points}; expected an odd number, 3 or more, to include the "
+            "midpoint"
         )
     run = Finished(path, federation, task)
     t = np.linspace(0, 1, points, dtype=np.float32)
-    # The one view needs a method that mixes two models, the other any two runs.
     if other is None:
-        values = collect(run, lambda part: _join_endpoints(part, t))
+        along, beside = collect(run, lambda part: _compute(part, *part.endpoints(), t))
         ends = "the two endpoints"
     else:
         other_run = Finished(other, federation, task)
-        values = _join_runs(run, other_run, t)
+        along, beside = _join_runs(run, other_run, t)
         ends = f"the personal models of this run and of {other_run.about},"
-    along = {name: values[name] for name in metrics.METRICS}
-    ensemble = {name: values[f"ensemble/{name}"] for name in metrics.METRICS}
     return RunLine(
-        line=Line(t=t, metrics=along),
-        between=Between(
-            ensemble=ensemble,
-            total_variation=values["total_variation"],
-            cosine=values["cosine"],
-            distance=values["distance"],
-        ),
+        line=Line(t=t, metrics={name: along[name] for name in METRICS}),
+        between=beside,
         size=np.asarray(run.federation.test.size),
         about=run.about,
         ends=ends,
     )
 
 
-def _join_endpoints(run: Finished, t: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays [C, ...] by name, of the endpoints' lines, block by block of clients."""
-    endpoints = run.ends
-    batch_size = run.batch_size
-
-    def judge(_: RunState, clients: Any, ids: Any, rows: Any) -> dict[str, np.ndarray]:
-        # A block is padded at its end to the length of the others.
-        unpadded = jax.tree.map(lambda leaf: leaf[: len(ids)], clients)
-        a, b = endpoints(unpadded)
-        return _compute(
-            run.task,
-            a,
-            b,
-            rows,
-            t,
-            batch_size,
-        )
-
-    rows = (run.federation.test,)
-    return blocks.in_blocks(
-        judge,
-        run.state,
-        run.sim,
-        run.states,
-        run.ids,
-        rows,
-    )
+def _compute(run: Finished, a: Params, b: Params, t: np.ndarray) -> tuple:
+    """(metrics [C, T] along the lines from a to b, their `Between`)."""
+    test = run.federation.test
+    along = line(run.task, a, b, test, t=t, batch_size=run.batch_size)
+    beside = between(run.task, a, b, test, batch_size=run.batch_size)
+    return along.metrics, beside
 
 
-def _join_runs(
-    run: Finished,
-    other: Finished,
-    t: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """Arrays [C, ...] by name, of the lines between both runs' personal models."""
-    _check_same_rows(run, other)
-    _check_same_models(run, other)
-    others = {part.ids[0]: part for part in other.architectures()}
+def _join_runs(run: Finished, other: Finished, t: np.ndarray) -> tuple:
+    """As `_compute`, between the personal models of both runs."""
+    _check_same_clients(run, other)
+    others = {tuple(part.ids): part for part in other.architectures()}
 
-    def compute(part: Finished) -> dict[str, np.ndarray]:
-        return _compute(
-            part.task,
-            part.models(),
-            others[part.ids[0]].models(),
-            part.federation.test,
-            t,
-            part.batch_size,
-        )
+    def compute(part: Finished) -> tuple:
+        twin = others.get(tuple(part.ids))
+        if twin is None or first_change(
+            shapes_of_model(part.task), shapes_of_model(twin.task)
+        ):
+            raise ValueError(
+                f"clients have other models in {other.path} than in {run.path}, and "
+                "there is no line between two architectures; choose runs of equal "
+                "models"
+            )
+        return _compute(part, part.models(), twin.models(), t)
 
     return collect(run, compute)
 
 
-def _check_same_rows(a: Finished, b: Finished) -> None:
-    # Their rows as well as who holds which: rows of one's own have no other name.
-    manifests = [folder.read_partition(run.path) for run in (a, b)]
+def _check_same_clients(run: Finished, other: Finished) -> None:
+    # Compares the examples as well, since a user's own data have no name.
+    manifests = [folder.read_partition(each.path) for each in (run, other)]
     if not claims.same_clients(*manifests):
         raise ValueError(
-            f"the clients of {b.path} are not those of {a.path}: their rows differ; "
-            "choose runs of one data set, partition and seed"
+            f"the clients of {other.path} are not those of {run.path}: their examples "
+            "differ; choose runs of one data set, partition and seed"
         )
 
 
-def _check_same_models(a: Finished, b: Finished) -> None:
-    """Refuses a client of two architectures; of runs of one, `line` compares models."""
-    models = []
-    for run in (a, b):
-        experiment = folder.read_config(run.path)
-        input_shape = run.federation.train.examples.x.shape[1:]
-        one = [resolve_model(experiment, input_shape)]
-        models.append(architectures.list_models(experiment) or one)
-    if max(map(len, models)) == 1:
-        return
-    for client in a.ids.tolist():
-        names = [str(of_run[client % len(of_run)]) for of_run in models]
-        if names[0] != names[1]:
-            raise ValueError(
-                f"the model of client {client} is {names[0]} in {a.path} and "
-                f"{names[1]} in {b.path}, and models of different architectures lie in "
-                "no common space; choose runs of equal models"
-            )
-
-
-def _compute(
-    task: Task,
-    a: Params,
-    b: Params,
-    rows: ClientData,
-    t: np.ndarray,
-    batch_size: int,
-) -> dict[str, np.ndarray]:
-    """Arrays [C, ...] by name, of the lines from a to b."""
-    along = line(
-        task,
-        a,
-        b,
-        rows,
-        t=t,
-        batch_size=batch_size,
+def compute_lines(
+    path: Path, points: int, tolerance: float, other: Path | None
+) -> Landscape:
+    """The lines of a run, with flat ranges of this tolerance."""
+    result = run_line(path, points=points, other=other)
+    name = result.about
+    ends = ("the server's model", "the client's own")
+    if other is not None:
+        name = f"from {name} to {other.name}"
+        ends = (f"models of {path.name}", f"of {other.name}")
+    beside = result.between
+    arrays = {"t": result.line.t, "test_size": result.size, **result.line.metrics}
+    arrays |= {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
+    arrays |= {name: getattr(beside, name) for name in BESIDE}
+    return Landscape(
+        arrays=arrays,
+        table=_make_table(result),
+        figures={"": draw_line({name: result.line}, "accuracy", ends)},
+        text=_describe(result, tolerance),
     )
-    beside = between(
-        task,
-        a,
-        b,
-        rows,
-        batch_size=batch_size,
-    )
-    return along.metrics | _name_arrays(beside)
 
 
-def _name_arrays(beside: Between) -> dict[str, np.ndarray]:
-    """The fields by name, those of the ensemble behind "ensemble/"."""
-    ensemble = {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
-    return ensemble | {name: getattr(beside, name) for name in BESIDE}
-
-
-def arrays(result: RunLine) -> dict[str, np.ndarray]:
-    """What line.npz holds."""
-    positions = {"t": result.line.t, "test_size": result.size}
-    return positions | result.line.metrics | _name_arrays(result.between)
-
-
-def rows(result: RunLine) -> list[list[Any]]:
-    """The lines of line.csv."""
-    table: list[list[Any]] = [["t", "metric", "mean", "std"]]
+def _make_table(result: RunLine) -> Frame:
+    """Mean and standard deviation over clients at each position."""
+    table = []
     for i, t in enumerate(result.line.t):
         for name, values in result.line.metrics.items():
-            figures = over_clients.summarise(values[:, i], result.size, name)
-            table.append([f"{t:g}", name, figures["mean"], figures["std"]])
-    return table
+            summary = over_clients.summarise(values[:, i], result.size, name)
+            table.append([f"{t:g}", name, summary["mean"], summary["std"]])
+    return make_frame(table, ["t", "metric", "mean", "std"])
 
 
-def table(result: RunLine, tolerance: float) -> str:
-    """Means over clients with test rows, as text of a few lines.
+def _describe(result: RunLine, tolerance: float) -> str:
+    """Means over clients with test examples, as text of a few lines.
 
-    A mean over one that is not finite is not; the head says how many losses are.
+    The first line says how many losses are finite; a mean over others is not.
     """
-    # A client without test rows has no loss, and counts as none that diverged.
+    # A client without test examples has no loss, and does not count as diverged.
     loss = result.line.metrics["loss"][result.size > 0]
     equal = (result.between.distance == 0).sum()
     finite = np.isfinite(loss).all(1).sum()
     lines = [
         f"{result.about}: the line between {result.ends} of {len(result.size)} "
-        f"clients ({equal} with equal endpoints), on test rows, means over clients, of "
-        f"which {finite} of {len(loss)} have a finite loss",
-        _table_row("", HEADS),
+        f"clients ({equal} with equal endpoints), on test examples, means over "
+        f"clients, of which {finite} of {len(loss)} have a finite loss",
+        _format_row("", HEADS),
     ]
-    lines += [_table_row(name, _figures(result, name, tolerance)) for name in TABLE]
+    lines += [_format_row(name, _summarise(result, name, tolerance)) for name in TABLE]
     facts = [
         f"{name.replace('_', ' ')} {_mean(getattr(result.between, name), result)}"
         for name in BESIDE
@@ -239,8 +174,8 @@ def table(result: RunLine, tolerance: float) -> str:
     return "\n".join([*lines, f"{', '.join(facts)}; flat: within {tolerance:g}"])
 
 
-def _figures(result: RunLine, name: str, tolerance: float) -> tuple[str, ...]:
-    """What stands below `HEADS` for a metric."""
+def _summarise(result: RunLine, name: str, tolerance: float) -> tuple[str, ...]:
+    """The cells below `HEADS` for a metric."""
     barriers = barrier(result.line, name)
     highest = over_clients.summarise(barriers, result.size, name)["max"]
     return (
@@ -252,7 +187,7 @@ def _figures(result: RunLine, name: str, tolerance: float) -> tuple[str, ...]:
     )
 
 
-def _table_row(name: str, cells: tuple[str, ...]) -> str:
+def _format_row(name: str, cells: tuple[str, ...]) -> str:
     return f"{name:10}" + "".join(f"{cell:>13}" for cell in cells)
 
 

@@ -1,13 +1,15 @@
-"""What a landscape of a run is made of, and what all kinds share."""
+"""The record of a landscape of a run, and what all kinds share."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from pfljax.report.frames import Frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-METRICS = ("loss", "accuracy")  # those that tables and texts speak of
+METRICS = ("loss", "accuracy")  # those that tables and texts show
 RHO = 0.05  # radius of the ball of SAM
 
 
@@ -15,11 +17,11 @@ class Landscape(NamedTuple):
     """A landscape of a run."""
 
     arrays: dict[str, np.ndarray]
-    rows: list[list[Any]]  # of a table, the first its head
-    figures: dict[str, "Figure"]  # by the end of the file's name
+    table: Frame
+    figures: dict[str, "Figure"]  # by the suffix of the file's name
     text: str  # to print
 
 
-def finite_rows(columns: dict[str, np.ndarray]) -> np.ndarray:
-    """The rows of a table whose numbers are all finite, bool[rows]."""
+def find_finite(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Where the values of all columns [n] are finite, bool[n]."""
     return np.all([np.isfinite(values) for values in columns.values()], axis=0)

@@ -60,7 +60,7 @@ def flat(tree):
 def test_pairs_are_of_clients_of_one_architecture(done):
     code, out, errors = tiny.main("landscape", done, "--kind", "pairs")
     assert code == 0, errors
-    assert "7 pairs of 6 clients' personal models, of one of 2 architectures" in out
+    assert "7 pairs of 6 clients' personal models, within 2 architectures" in out
     found = arrays(done, "pairs")
     is_pair = np.zeros((6, 6), bool)
     for members in (FIRST, SECOND):
@@ -85,7 +85,7 @@ def test_each_client_has_a_curvature(done):
     assert "the personal models of 6 clients" in out
     found = arrays(done, "curvature")
     np.testing.assert_array_equal(
-        found["rows"], np.load(done / "clients.npz")["train_size"]
+        found["train_size"], np.load(done / "clients.npz")["train_size"]
     )
     (_, second) = landscape.Finished(done).architectures()
     own = landscape.sharpness(
@@ -107,8 +107,7 @@ def test_lines_go_to_clients_of_equal_models(done, tmp_path):
     others = "mlp:hidden=(8,4),mlp:hidden=(6,4),mlp:hidden=(8,4)"
     stranger = finished(tmp_path / "stranger", models=others, rounds=1)
     told = refused(done, "--other", stranger)
-    assert "the model of client 1 is mlp:hidden=(5, 4) in " in told
-    assert "models of different architectures lie in no common space" in told
+    assert "clients have other models in " in told
 
 
 @pytest.mark.parametrize("kind", ["plane", "hessian", "training"])

@@ -117,7 +117,7 @@ def test_what_cannot_be_judged_is_one_line(done, tmp_path):
     assert "points is 4; expected an odd" in refused(done, "--kind=plane", "--points=4")
     assert "points is 2; expected 3 or" in refused(done, "--kind=pairs", "--points=2")
     assert "points is 0; expected" in refused(done, "--points=0")
-    assert "an option of the kind 'line'" in refused(done, "--kind=pairs", "--other=x")
+    assert "options of the kind 'line'" in refused(done, "--kind=pairs", "--other=x")
     assert "keeps too few checkpoints (2)" in refused(done, "--kind=training")
     assert "is not a run folder" in refused(tmp_path)
     half = tiny.unfinished(done, tmp_path / "half")
@@ -249,7 +249,7 @@ def test_the_curvature_is_each_clients_on_its_own_rows(kept):
     found = landscape.Finished(kept[1])
     arrays, rows, out = command(kept[1], "curvature")
     sizes = np.asarray(found.federation.train.size)
-    assert [int(row["rows"]) for row in rows] == sizes.tolist()
+    assert [int(row["train_size"]) for row in rows] == sizes.tolist()
     models, k = found.models(), 2
     own = jax.tree.map(lambda leaf: leaf[k], models)
     given = found.task, own, toy.one(found.federation.train, k)
@@ -290,7 +290,7 @@ def test_a_line_to_another_run_ends_at_its_models(kept):
 
 
 @pytest.mark.slow
-def test_a_run_on_other_rows_is_no_end(kept, tmp_path):
+def test_a_run_on_other_examples_is_refused(kept, tmp_path):
     job = tiny.SEEN.replace(algorithm="fedavg", rounds=1, seed=1)
     run(job.replace(out=str(tmp_path / "other")), quiet=True, report=False)
-    assert "their rows differ" in refused(kept[0], "--other", tmp_path / "other")
+    assert "their examples differ" in refused(kept[0], "--other", tmp_path / "other")

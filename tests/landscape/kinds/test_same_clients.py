@@ -1,4 +1,4 @@
-"""Lines to another run are between clients that have the very same rows."""
+"""Lines to another run are between clients that have the very same examples."""
 
 from types import SimpleNamespace
 
@@ -22,8 +22,8 @@ def finished(place, **changes):
 
 
 @pytest.mark.parametrize("changes", [{"x_crc32": 3}, {"clients": [0, 2]}])
-def test_other_rows_of_ones_own_are_no_end(changes, tmp_path):
+def test_runs_with_other_examples_are_refused(changes, tmp_path):
     run = finished(tmp_path / "a")
-    lines._check_same_rows(run, finished(tmp_path / "b"))
-    with pytest.raises(ValueError, match="their rows differ; choose runs of one data"):
-        lines._check_same_rows(run, finished(tmp_path / "c", **changes))
+    lines._check_same_clients(run, finished(tmp_path / "b"))
+    with pytest.raises(ValueError, match="their examples differ; choose runs"):
+        lines._check_same_clients(run, finished(tmp_path / "c", **changes))
