@@ -29,8 +29,10 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:
-        print(f"\n{name}: stopped; the same command resumes", file=sys.stderr)
-        sys.exit(130)
+        print(f"\n{name}: stopped; the same command resumes", file=sys.stderr, flush=True)
+        # Not sys.exit: a thread may still write a checkpoint, and Python's shutdown
+        # waits for it forever, or takes away what it uses.
+        os._exit(130)
     except BrokenPipeError:
         # Python flushes stdout at exit, and would print the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
