@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,16 +24,20 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     script. When the reader of a pipe leaves, as `| head` does, nothing is printed.
     """
     name = program or Path(sys.argv[0]).name
+
+    def stop(*_: object) -> None:
+        os.write(2, f"\n{name}: stopped; the same command resumes\n".encode())
+        os._exit(130)
+
+    # Not as a KeyboardInterrupt: Orbax's event loops swallow it now and then, and a
+    # thread that writes a checkpoint may hold the end of Python forever.
+    before = signal.signal(signal.SIGINT, stop)
     try:
         try:
             yield
         finally:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        print(f"\n{name}: stopped; the same command resumes", file=sys.stderr, flush=True)
-        # Not sys.exit: a thread may still write a checkpoint, and Python's shutdown
-        # waits for it forever, or takes away what it uses.
-        os._exit(130)
+            signal.signal(signal.SIGINT, before)
     except BrokenPipeError:
         # Python flushes stdout at exit, and would print the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

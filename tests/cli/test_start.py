@@ -16,11 +16,11 @@ RUN = ["run", "--clients", "6", "--cohort", "3", "--model", "mlp"]
 # More rounds than any machine runs before the signal comes.
 ENDLESS = [*RUN, "--rounds", "1000000"]
 BUSY = """
-import threading
+import signal, threading
 from pfljax.runtime import errors
 with errors.in_one_line("script"):
     threading.Thread(target=threading.Event().wait).start()
-    raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 """
 
 
