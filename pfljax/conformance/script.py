@@ -105,7 +105,7 @@ def compile_rounds(setting: engine.Setting) -> Any:
             selection=scripted_selection(script),
             channel=counting(script.held_back),
         )
-        return rounds(scripted, state, train, count, ROUNDS, public=toy.public())
+        return rounds(scripted, ROUNDS, state, train, count, public=toy.public())
 
     return jax.jit(run, donate_argnums=0)
 

@@ -34,8 +34,6 @@ from pfljax.core.types import (
 
 Loss = Callable[[Any, Batch, Key], Array]
 Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
-# A gradient whose losses have names: (metrics, gradient).
-Direction = Callable[[Any, Batch, Key], tuple[Metrics, Any]]
 Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
 
 
@@ -67,10 +65,9 @@ def fit(
       metrics: () where nobody reads the loss, which is not summed then.
     """
     optimizer = local_optimizer(local, turn)
-    if penalty is None:
-        direction = plain(gradient or jax.value_and_grad(loss))
-    else:
-        direction = add_penalty(loss, penalty)
+    if penalty is not None:
+        gradient = add_penalty(loss, penalty)
+    gradient = gradient or jax.value_and_grad(loss)
 
     def step(
         carry: Any,
@@ -78,10 +75,10 @@ def fit(
         key: Key,
     ) -> tuple[Any, Metrics]:
         params, moments = carry
-        values, grads = direction(params, batch, key)
+        value, grads = gradient(params, batch, key)
         updates, moments = optimizer.update(grads, moments, params)
         params = optax.apply_updates(params, updates)
-        return (params, moments), values
+        return (params, moments), {"loss": value}
 
     start = params, optimizer.init(params)
     (params, _), means = over_batches(step, start, data, turn, local, metrics)
@@ -110,20 +107,6 @@ def fit_part(
     return tree.merge(stepped, fixed), metrics
 
 
-def plain(gradient: Gradient) -> Direction:
-    """The direction of this gradient; the metric is its loss."""
-
-    def direction(
-        params: Any,
-        batch: Batch,
-        key: Key,
-    ) -> tuple[Metrics, Any]:
-        loss, grads = gradient(params, batch, key)
-        return {"loss": loss}, grads
-
-    return direction
-
-
 def reporting(objective: Callable[..., tuple[Array, Array]]) -> Gradient:
     """The gradient of an objective that gives (what is stepped, the data loss)."""
     slope_of = jax.grad(objective, has_aux=True)
@@ -135,8 +118,8 @@ def reporting(objective: Callable[..., tuple[Array, Array]]) -> Gradient:
     return gradient
 
 
-def add_penalty(loss: Loss, penalty: Callable[[Any], Array]) -> Direction:
-    """The direction of loss + penalty; the metric is the loss alone."""
+def add_penalty(loss: Loss, penalty: Callable[[Any], Array]) -> Gradient:
+    """The gradient of loss + penalty, beside the loss alone."""
 
     def objective(
         params: Any,
@@ -146,7 +129,7 @@ def add_penalty(loss: Loss, penalty: Callable[[Any], Array]) -> Direction:
         data_loss = loss(params, batch, key)
         return data_loss + penalty(params), data_loss
 
-    return plain(reporting(objective))
+    return reporting(objective)
 
 
 def over_batches(

@@ -73,11 +73,7 @@ def over_clients(
         stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks.cut(args))
         return chunks.in_order(stacked)
 
-    def without_sum(*chunk: Any) -> Any:
-        return one_chunk(*chunk), ()
-
-    none = chunks.cut(jnp.zeros(count))
-    stacked, _ = _loop(without_sum, chunks.cut(args), none, -(-used // width))
+    stacked, _ = _loop(one_chunk, chunks.cut(args), None, -(-used // width))
     return chunks.in_order(stacked)
 
 
@@ -105,22 +101,29 @@ def sum_over_clients(
     return chunks.in_order(stacked), total
 
 
-def _loop(f: Callable[..., Any], chunks: tuple, weights: Array, count: Any) -> Any:
+def _loop(
+    f: Callable[..., Any], chunks: tuple, weights: Array | None, count: Any
+) -> Any:
     """(stacked results, sum) of `f` over the first `count` chunks.
 
-    Zeros stand for the results of the others. `weights` are [chunks, *lanes].
+    Zeros stand for the results of the others. `weights` are [chunks, *lanes]; without
+    them `f` returns its result alone, and the sum is ().
     """
-    length = weights.shape[0]
+    length = jax.tree.leaves(chunks)[0].shape[0]
 
     def step(index: Array, carry: Any) -> Any:
         results, total = carry
         chunk, weight = tree.take((chunks, weights), index)
+        if weight is None:
+            return tree.put(results, index, f(*chunk)), ()
         result, term = f(*chunk)
         total = tree.add(total, _weighted_sum(term, weight))
         return tree.put(results, index, result), total
 
     def first() -> Any:
         chunk, weight = jax.tree.map(lambda leaf: leaf[0], (chunks, weights))
+        if weight is None:
+            return f(*chunk), ()
         result, term = f(*chunk)
         return result, _weighted_sum(term, weight)
 

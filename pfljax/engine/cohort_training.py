@@ -9,6 +9,7 @@ clients, 0 1 2 on device 0 and 3 4 5 on device 1, the cohort 1 5 2 3 may be deal
     device 1   fetches 3, and 2 from device 0   trains 2 3   stores 2 on device 0
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -58,9 +59,6 @@ def train_cohort(
     """
     num_clients = train.size.shape[0]
 
-    def on_device(shared: Shared, pool: Examples, clients: Any, turns: Any) -> Any:
-        return _train_here(setting, num_clients, shared, pool, clients, *turns)
-
     # A device needs its own turns, and those of all, for it owns states of others'.
     # `drawn` may be of another length than the slots, which could not be split.
     turns = turns._replace(drawn=turns.ids)
@@ -75,6 +73,7 @@ def train_cohort(
     )
     grid = setting.mesh
     rows_lie = mesh.data(grid)
+    on_device = functools.partial(_train_here, setting, num_clients)
     run = mesh.over(grid, on_device, mesh.WHOLE, rows_lie, mesh.SPLIT, mesh.SPLIT)
     return run(shared, train.examples, state.clients, (turns, weight))
 
@@ -85,10 +84,10 @@ def _train_here(
     shared: Shared,
     pool: Examples,
     clients: Any,
-    turns: Turns,
-    weight: Array | None,
+    turns_and_weight: tuple[Turns, Array | None],
 ) -> tuple[Any, Any, Metrics]:
     """(this device's block of states, uploads, metrics) after this device's turns."""
+    turns, weight = turns_and_weight
     grid = setting.mesh
     states = transfer.fetch(grid, clients, shared.turns.rows, turns.rows)
     data = _training_rows(grid, pool, shared.offset, turns)

@@ -211,10 +211,10 @@ def _time_metrics(turns: Turns) -> Metrics:
 
 def rounds(
     setting: Setting,
+    at_most: int,
     state: RunState,
     train: ClientData,
     count: Array,
-    at_most: int,
     resident: Any = None,
     public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
@@ -246,14 +246,5 @@ def rounds(
 
 def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:
     """`rounds` jitted as (state, train, count, resident, public); donates `state`."""
-
-    def run(
-        state: RunState,
-        train: ClientData,
-        count: Array,
-        resident: Any = None,
-        public: ClientData | None = None,
-    ) -> Any:
-        return rounds(setting, state, train, count, at_most, resident, public)
-
+    run = functools.partial(rounds, setting, at_most)
     return jax.jit(run, donate_argnums=0)

@@ -68,7 +68,7 @@ def one_run(
     ) -> tuple[RunState, tuple[ByName, ByName, ByName]]:
         # The last block may be shorter: `count` of its `every` rounds are run.
         state, history = rounds(
-            setting, state, clients.train, count, every, public=clients.public
+            setting, every, state, clients.train, count, public=clients.public
         )
         metrics = evaluate(setting, task, state, clients, views(setting.algorithm))
         reported = quantities(setting, task, state)

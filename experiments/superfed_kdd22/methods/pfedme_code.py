@@ -57,13 +57,13 @@ def pfedme_code(task: Task, local: Local, *, lam: NotNegative = 15.0) -> Algorit
 def step_of_theta(task, optimizer, penalty):
     """A step of (theta, moments) on a minibatch."""
 
-    direction = add_penalty(task.loss, penalty)
+    gradient = add_penalty(task.loss, penalty)
 
     def step(carry, batch, key):
         theta, moments = carry
-        metrics, slope = direction(theta, batch, key)
+        loss, slope = gradient(theta, batch, key)
         updates, moments = optimizer.update(slope, moments, theta)
         theta = optax.apply_updates(theta, updates)
-        return (theta, moments), metrics
+        return (theta, moments), {"loss": loss}
 
     return step
