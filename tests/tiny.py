@@ -122,7 +122,7 @@ def unfinished(folder, place):
 
 def parsed(*flags):
     """The experiment of `pfljax run FLAGS`."""
-    command = parser._parse(["run", *flags])
+    command = parser.parse(["run", *flags])
     return parser.options.experiment(command.keywords["settings"])
 
 

@@ -1,4 +1,4 @@
-"""What there is to choose from, as text for `pfljax list` and the table of docs."""
+"""The components to choose from, as text for `pfljax list` and the table of docs."""
 
 import importlib
 import inspect
@@ -10,69 +10,84 @@ from typing import Any
 from pfljax import algorithms, registry
 from pfljax.runs.components import factories
 
-NOTES = {  # what holds for all of a kind, as its last line
-    "datasets": "any of them: every=1, keeps one row of so many",
+KINDS = {
+    "algorithms": "methods of personalised federated learning",
+    "models": "models, and groups of models for --models",
+    "datasets": "data sets",
+    "partitions": "ways to divide the examples over the clients",
+    "noises": "wrong training labels",
+    "selections": "rules by which clients take part in a round",
+    "profiles": "speeds and links of the clients' devices, for virtual seconds",
+    "modes": "synchronous and asynchronous rounds",
+    "channels": "compression, noise, loss and attacks of uploads",
+    "aggregations": "robust aggregations",
+    "optimizers": "local optimizers",
+    "server_optimizers": "optimizers of the server's model",
+    "schedules": "schedules of the learning rate",
+    "logs": "formats of the log, beside metrics.jsonl",
+}
+NOTES = {  # the last line of a kind
+    "datasets": "every data set takes every=N, which keeps one example in N",
     "optimizers": "the learning rate is --lr; sgd takes --momentum and --weight-decay",
     "server_optimizers": "or one of `pfljax list optimizers`: sgd:learning_rate=1.0",
 }
-EXAMPLE = "twonn on 28 x 28 images, 199,210 parameters"  # whose bytes the table gives
 
 
-def kinds_table(kinds: Mapping[str, str]) -> str:
-    """A line for each kind: how many names it has, and what they are."""
+def list_kinds() -> str:
+    """One line for each kind: the number of its components, and what they are."""
     lines = [
         f"{kind:18}{len(factories(kind.removesuffix('s'))):4}  {about}"
-        for kind, about in kinds.items()
+        for kind, about in KINDS.items()
     ]
     return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
 
 
-def list_broken(kind: str) -> list[str]:
-    """A line for each name of a kind that cannot be chosen: a method's broken file."""
+def list_broken_methods(kind: str) -> list[str]:
+    """One line for each file of a method that cannot be imported."""
     if kind != "algorithms":
         return []
     _, errors = algorithms.importable()
     return errors
 
 
-def listing(kind: str) -> str:
-    """A line a name: what it is and its options with their defaults.
+def list_components(kind: str) -> str:
+    """The components of a kind, each with its first line and its options.
 
-    Methods stand under their families, which are what a client keeps.
+    Methods are grouped by their families.
     """
     by_name = factories(kind.removesuffix("s"))
     width = 1 + max(map(len, by_name))
     if kind == "algorithms":
-        return _by_family(by_name, width)
+        return _list_families(by_name, width)
     lines = []
     for name, factory in sorted(by_name.items()):
         lines += _entry(name, factory, factory, width)
     if kind in NOTES:
         lines.append(f"{'':{width}} {NOTES[kind]}")
     if kind == "models":
-        lines += ["", *_groups_of_models()]
+        lines += ["", *_list_model_groups()]
     return "\n".join(lines)
 
 
-def whole(kind: str, name: str) -> str:
-    """All that is said of one name: its paper, what it does, and each of its options.
+def describe(kind: str, name: str) -> str:
+    """The docstrings of a component, and how it is written with its options.
 
     Raises:
-      ValueError: the kind has no such name.
+      ValueError: the kind has no component of this name.
     """
-    factory = registry.find(
-        kind.removesuffix("s"), factories(kind.removesuffix("s")), name
-    )
-    texts = [inspect.getdoc(factory) or name]
-    if kind == "algorithms":
+    kind = kind.removesuffix("s")
+    factory = registry.find(kind, factories(kind), name)
+    texts = [inspect.getdoc(factory) or ""]
+    if kind == "algorithm":
         texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
-    options = [_option(option) for option in _options(factory).values()]
-    texts.append(f"{name}: {', '.join(options)}" if options else name)
+    options = ",".join(_write_options(factory))
+    written = f"{name}:{options}" if options else name
+    texts.append(f"With its defaults: {written}")
     return "\n\n".join(filter(None, texts))
 
 
-def _groups_of_models() -> list[str]:
-    """A line a group of architectures, in brackets as families are: its models."""
+def _list_model_groups() -> list[str]:
+    """One line for each group of architectures: its name in brackets and its models."""
     from pfljax.models.model_groups import GROUPS
     from pfljax.report.settings import ASSUMED
 
@@ -82,47 +97,43 @@ def _groups_of_models() -> list[str]:
     ]
 
 
-def _by_family(factories: Mapping[str, Callable], width: int) -> str:
-    """A block a family, with its heading; methods of no family come first."""
+def _list_families(factories: Mapping[str, Callable], width: int) -> str:
+    """A block for each family with its heading; methods without one come first."""
     families = algorithms.families()
     blocks = []
     for family in sorted(set(families.values())):
-        lines = [_heading(family)] if family else []
-        for name in sorted(factories):
+        lines = []
+        if family:
+            package = importlib.import_module(f"pfljax.algorithms.{family}")
+            lines.append(f"[{family}] {_first_line(package)}".rstrip())
+        for name, factory in sorted(factories.items()):
             if families[name] == family:
-                factory = factories[name]
-                # The file's docstring tells of the paper, the function's of options.
+                # The file's docstring has the paper, the function's the options.
                 file = sys.modules[factory.__module__]
                 lines += _entry(name, factory, file, width)
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
 
 
-def _heading(family: str) -> str:
-    """The family's name, and what its clients keep."""
-    package = importlib.import_module(f"pfljax.algorithms.{family}")
-    return f"[{family}] {_first_line(package)}".rstrip()
-
-
 def _entry(name: str, factory: Callable, source: Any, width: int) -> list[str]:
-    """The name with the first line of the source's docstring, and its options."""
+    """The name with the first line of the docstring of `source`, and the options."""
     lines = [f"{name:{width}} {_first_line(source)}"]
-    options = [_option(option) for option in _options(factory).values()]
+    options = _write_options(factory)
     if options:
         lines.append(f"{'':{width}}   {', '.join(options)}")
     return lines
 
 
-def _options(factory: Callable) -> dict[str, inspect.Parameter]:
-    """What may be given; functions of optax have options that are positional."""
+def _write_options(factory: Callable) -> list[str]:
+    """The options of a factory as "name=default"; those of optax are positional."""
     from pfljax.core import optimizers, schedules
 
+    options = registry.options(factory)
     if factory in optimizers.known_of_optax().values():
-        return optimizers.options_of_optax(factory)
-
-    if factory in schedules.list_schedules().values():
-        return schedules.options(factory)
-    return registry.options(factory)
+        options = optimizers.options_of_optax(factory)
+    elif factory in schedules.list_schedules().values():
+        options = schedules.options(factory)
+    return [_write_option(option) for option in options.values()]
 
 
 def _first_line(source: Any) -> str:
@@ -131,11 +142,12 @@ def _first_line(source: Any) -> str:
     return text.partition("\n")[0]
 
 
-def _option(parameter: inspect.Parameter) -> str:
+def _write_option(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if default is parameter.empty:
         return parameter.name
-    shown = default.__name__ if callable(default) else repr(default)
+    # Texts need no quotes; a function or a type is written by its name.
+    shown = getattr(default, "__name__", default)
     return f"{parameter.name}={shown}"
 
 

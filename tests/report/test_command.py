@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import tiny
-from pfljax.cli import reporting
+from pfljax.cli import report
 
 
 def page_of(*args):
@@ -27,7 +27,7 @@ def written(runs, out, targets, unfinished=(), **options):
 @pytest.fixture
 def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reporting, "write_comparison", written)
+    monkeypatch.setattr(report, "write_comparison", written)
 
 
 @pytest.mark.usefixtures("_here")

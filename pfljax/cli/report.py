@@ -1,4 +1,4 @@
-"""What `pfljax report` does with runs, or with the folder of a comparison or sweep."""
+"""The work of `pfljax report`: of runs, or of the folder of a comparison or sweep."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`pfljax compare`: several methods on the same clients, and which is better."""
+"""`pfljax compare`: several methods on the same clients."""
 
 from typing import Annotated, Any
 
@@ -39,7 +39,7 @@ def compare(
     from pfljax.simulate import compare as comparison
 
     numbers = range(base.seed, base.seed + seeds)
-    # All before the first runs: a mistake of the last one would show hours later.
+    # All before the first one runs: an error in the last would show hours later.
     for experiment in comparison.grid(experiments, numbers, out, local, finetuned):
         checks.check(experiment)
     devices.use_compile_cache()

@@ -1,0 +1,110 @@
+"""The commands that read the models of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from pfljax.cli.options import RunFolder
+from pfljax.runtime.words import count_noun
+
+
+def export(
+    run: Positional[RunFolder],
+    client: Annotated[
+        int | None,
+        arg(
+            help="The number of a training client. None exports the server's model. "
+            "Clients that --unseen holds out have no state."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        arg(help="The file. The default is RUN/client-K.npz or RUN/server.npz."),
+    ] = None,
+) -> None:
+    """Writes the personal model of a client, or the server's model, as an .npz file.
+
+    Example: pfljax export RUN --client 3
+    """
+    from pfljax.runs import folder
+
+    folder.read_config(run)  # refuses a folder that is not a run
+    name = "server" if client is None else f"client-{client}"
+    file = out or run / f"{name}.npz"
+    from pfljax.runtime import devices
+    from pfljax.simulate.export import export as export_model
+
+    devices.check()
+    for key, array in export_model(run, client, file).items():
+        print(f"{key:40} {array.dtype}{list(array.shape)}")
+    if client is not None:
+        number = folder.read_partition(run)["clients"][client]
+        print(f"client {client} of this run is client {number} of its partition")
+    print(f"written to {file}")
+
+
+def landscape(
+    run: Positional[RunFolder],
+    kind: Annotated[
+        str, arg(help="line, pairs, plane, hessian, curvature or training.")
+    ] = "line",
+    points: Annotated[
+        int | None,
+        arg(help="The number of points along an axis, which is odd for a line."),
+    ] = None,
+    tolerance: Annotated[
+        float | None, arg(help="The range of the loss on a line that counts as flat.")
+    ] = None,
+    other: Annotated[
+        Path | None, arg(help="A second run, for lines between two runs.")
+    ] = None,
+) -> None:
+    """Draws the loss around the models of a run, or between them.
+
+    Example: pfljax landscape RUN --kind pairs
+    """
+    from pfljax.landscape.kinds import command
+    from pfljax.runtime import devices
+
+    devices.use_compile_cache()
+    devices.check()
+    wanted = {"points": points, "tolerance": tolerance, "other": other}
+    print(command.landscape(run, kind, **wanted))
+
+
+def predict(
+    run: Positional[RunFolder],
+    client: Annotated[
+        int | None, arg(help="The number of a training client. None is all of them.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        arg(help="An .npz or .csv file. The default is RUN/predictions.npz."),
+    ] = None,
+) -> None:
+    """Writes predictions of the personal models, and confusion matrices.
+
+    Example: pfljax predict RUN --client 3 --out predictions.csv
+    """
+    from pfljax.runs import folder
+
+    folder.read_config(run)  # refuses a folder that is not a run
+    name = "predictions" if client is None else f"predictions-{client}"
+    file = out or run / f"{name}.npz"
+    if file.suffix not in (".npz", ".csv"):
+        raise ValueError(f"--out is {file}; expected a name that ends in .npz or .csv")
+    from pfljax.runtime import devices
+    from pfljax.simulate import personal
+    from pfljax.simulate.export import check_file
+
+    devices.check()
+    check_file(file)
+    columns = personal.predictions(run, client=client)
+    written = personal.write(columns, file)
+    hits = (columns["prediction"] == columns["label"]).mean()
+    clients = len(columns[personal.CONFUSION])
+    examples = count_noun(len(columns["row"]), "test example")
+    who = count_noun(clients, "client") if client is None else f"client {client}"
+    print(f"{examples} of {who}, accuracy {hits:.4f}")
+    print(f"written to {' and '.join(map(str, written))}")
