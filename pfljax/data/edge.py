@@ -17,6 +17,9 @@ MOST_COUNTS = 2**28  # clients times classes: 2 GiB of histogram
 Seed = Annotated[int, AT_LEAST_ZERO]
 Clients = Annotated[int, AT_LEAST_ONE]
 ClientsOrNone = Annotated[int | None, AT_LEAST_ONE]
+Fraction = Annotated[
+    float, Range(lambda value: 0 <= value < 1, "a fraction in [0, 1)", on_host=True)
+]
 Classes = Annotated[
     int | None,
     AT_LEAST_ONE,

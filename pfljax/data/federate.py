@@ -3,28 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from pfljax import registry
-from pfljax.core import malicious
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumber
-from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Seed, brief
+from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
-from pfljax.data.label_noise import Noise, flip, label_noise
+from pfljax.data.label_noise import flip_labels, label_noise
 from pfljax.data.manifest import describe
 from pfljax.data.partitions import parse_name, partition
-from pfljax.data.partitions.base import Partition, check_partition, rank
-from pfljax.data.split import (
-    TEST,
-    TRAIN,
-    VALIDATION,
-    Split,
-    check_fractions,
-    shared_test,
-    split_examples,
-)
+from pfljax.data.partitions.base import Partition, check_partition
+from pfljax.data.split import Split, append_official_test, split_examples
 
 EXAMPLES = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes", "official_own")
@@ -38,13 +28,13 @@ def federate(
     num_clients: ClientsOrNone,
     seed: Seed,
     params: Any = None,
-    test: float = 0.2,
-    validation: float = 0.1,
+    test: Fraction = 0.2,
+    validation: Fraction = 0.1,
     stratified: bool = False,
     examples: str = "train",
     test_from: str = "clients",
     noise: str = "none",
-    public: float = 0.0,
+    public: Fraction = 0.0,
 ) -> Federation:
     """Deals `arrays` to clients and splits the examples of each client.
 
@@ -76,26 +66,19 @@ def federate(
         ValueError: for wrong types, fractions or names, or clients without examples.
     """
     _check_choices(arrays, partition_name, params, examples, test_from)
-    kernel = label_noise(noise, arrays.num_classes)
     # Clients that are tested on other examples keep none of theirs for it.
     test = test if test_from == "clients" else 0.0
-    check_fractions(test, validation)
+    if test + validation >= 1:
+        raise ValueError(
+            f"test + validation is {test} + {validation}; leave examples to train on: "
+            "choose fractions that sum to less than 1"
+        )
+    noise_law = label_noise(noise, arrays.num_classes)
     params = dict(params or {})
-    how = partition_name
-    if isinstance(how, str):
-        how, params = parse_name(how, params)
-    index, of_server = _set_aside(_choose_examples(arrays, examples), how, public, seed)
-    dealt = _deal(arrays, how, num_clients, seed, params, index)
-    _check_dealt(arrays, dealt, num_clients, test_from)
-    # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
-    # partition, which has the seed alone.
-    split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
-    # After the partition, which goes by true labels; before official tests join.
-    noisy = _add_noise(arrays, split, dealt, kernel, seed)
-    if test_from != "clients":
-        split = _append_test(arrays, split, dealt, test_from)
+    if isinstance(partition_name, str):
+        partition_name, params = parse_name(partition_name, params)
     settings: dict[str, Any] = {
-        "partition": how if isinstance(how, str) else "given",
+        "partition": partition_name if isinstance(partition_name, str) else "given",
         "params": params,
         "seed": seed,
         "test": test,
@@ -104,29 +87,38 @@ def federate(
         "examples": examples,
         "test_from": test_from,
         "noise": noise,
-        **_left_out(arrays, how, dealt.order),
     }
-    if len(of_server):
-        settings |= {"public": public, "public_rows": len(of_server)}
-    return _assemble(noisy, split, settings, _server_data(arrays, of_server))
+    index = _choose_examples(arrays, examples)
+    index, held_by_server = _set_aside(index, partition_name, public, seed)
+    dealt = _deal(arrays, partition_name, num_clients, seed, params, index)
+    _check_dealt(arrays, dealt, num_clients, test_from)
+    # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
+    # partition, which has the seed alone.
+    split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
+    # After the partition, which goes by true labels; before official tests join.
+    noisy = flip_labels(arrays, split, dealt, noise_law, seed)
+    settings |= _left_out(arrays, partition_name, dealt.order)
+    if test_from != "clients":
+        split = append_official_test(split, arrays, dealt, test_from)
+    if len(held_by_server):
+        settings |= {"public": public, "public_examples": len(held_by_server)}
+    return _assemble(noisy, split, settings, _server_data(arrays, held_by_server))
 
 
 def _check_choices(
     arrays: Any, partition_name: Any, params: Any, examples: str, test_from: str
 ) -> None:
-    if not isinstance(arrays, Arrays):
-        raise ValueError(
-            f"arrays is {brief(arrays)}; expected what load or from_arrays returns"
-        )
-    if not isinstance(partition_name, str | Partition):
-        raise ValueError(
-            f"partition_name is {brief(partition_name)}; expected a name, or a "
-            "Partition: data.from_indices makes one of lists of indices"
-        )
-    if not isinstance(params, Mapping | None):
-        raise ValueError(
-            f"params is {brief(params)}; expected options by name: {{'alpha': 0.5}}"
-        )
+    for name, value, kind, expected in (
+        ("arrays", arrays, Arrays, "what load or from_arrays returns"),
+        (
+            "partition_name",
+            partition_name,
+            (str, Partition),
+            "a name, or a Partition: data.from_indices makes one of lists of indices",
+        ),
+        ("params", params or {}, Mapping, "options by name: {'alpha': 0.5}"),
+    ):
+        registry.require_a(name, value, kind, expected)
     registry.require_known("examples", examples, EXAMPLES)
     registry.require_known("test_from", test_from, TEST_FROM)
     if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
@@ -153,7 +145,6 @@ def _set_aside(
     index: np.ndarray, how: str | Partition, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws int(share * R) examples for the server; returns the others, and these."""
-    registry.require("public", share, 0 <= share < 1, "a share, 0 <= share < 1")
     if share and isinstance(how, Partition):
         raise ValueError(
             f"public is {share}, but a ready Partition says itself who has what; leave "
@@ -213,42 +204,6 @@ def _check_dealt(
         )
 
 
-def _add_noise(
-    arrays: Arrays,
-    split: Split,
-    dealt: Partition,
-    noise: Noise | None,
-    seed: int,
-) -> Arrays:
-    """Flips labels of the examples that clients learn from."""
-    if noise is None:
-        return arrays
-    learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
-    if noise.attackers is not None:
-        # The clients that attack in a channel, too.
-        key = jax.random.key(seed)
-        attacks = malicious.draw(key, len(learnt), noise.attackers)
-        learnt = split.sizes[TRAIN] * np.asarray(attacks)
-    noisy = (rank(dealt.size) < np.repeat(learnt, dealt.size)) | noise.tests_too
-    index = split.order[noisy]
-    labels = arrays.y.copy()
-    labels[index] = flip(labels[index], noise.matrix, [seed, 2])
-    return arrays._replace(y=labels)
-
-
-def _append_test(
-    arrays: Arrays, split: Split, dealt: Partition, test_from: str
-) -> Split:
-    """Appends official test examples to the pool, for the clients to share."""
-    index, offset, size = shared_test(arrays, split.order, dealt, test_from)
-    behind = len(split.order) + offset
-    return Split(
-        order=np.concatenate([split.order, index]),
-        offsets=np.stack([*split.offsets[:TEST], behind]),
-        sizes=np.stack([*split.sizes[:TEST], size]),
-    )
-
-
 def _left_out(
     arrays: Arrays, how: str | Partition, order: np.ndarray
 ) -> dict[str, list[int]]:
@@ -297,7 +252,7 @@ def _assemble(
         name=arrays.name,
         class_names=arrays.class_names,
         manifest=describe(arrays, order, offsets, sizes, settings),
-        row=order.astype(np.int32),
+        index=order.astype(np.int32),
         official=arrays.official[order],
         public=server_data,
     )

@@ -29,25 +29,29 @@ def check_federation(federation: Any) -> None:
     for name, part in federation.parts.items():
         _check_part(name, part)
     pool = federation.train.examples
-    shape = _check_examples("the pool", pool, federation).x.shape
+    arrays = _check_examples("the pool", pool, federation)
     for name, part in federation.parts.items():
-        for mine, theirs in zip(pool, part.examples, strict=True):
-            if mine is not theirs and not np.array_equal(mine, theirs):
-                raise ValueError(
-                    f"{name} has a pool of its own; expected that of train: all "
-                    "examples in one pool, with an offset and a size of each client"
-                )
-        _check_spans(name, part, shape[0])
-    _check_sizes(federation)
-    for name in ("row", "official"):
-        values = getattr(federation, name)
-        if values is not None and np.shape(values) != shape[:1]:
+        if not all(map(_are_equal, pool, part.examples)):
             raise ValueError(
-                f"{name} has shape {list(np.shape(values))}; expected [{shape[0]}], as "
-                "the pool, or None"
+                f"{name} has a pool of its own; expected that of train: all examples "
+                "in one pool, with an offset and a size of each client"
+            )
+        _check_spans(name, part, np.size(federation.train.size), len(arrays.y))
+    empty = np.flatnonzero(np.asarray(federation.train.size) == 0)
+    if len(empty):
+        raise ValueError(
+            f"{len(empty)} of {federation.num_clients} clients have no training "
+            f"examples, first client {empty[0]}; leave them out: federation.take(ids)"
+        )
+    for name in ("index", "official"):
+        values = getattr(federation, name)
+        if values is not None and np.shape(values) != arrays.y.shape:
+            raise ValueError(
+                f"{name} has shape {list(np.shape(values))}; expected "
+                f"[{len(arrays.y)}], as the pool, or None"
             )
     if federation.public is not None:
-        _check_public(federation, shape)
+        _check_public(federation, arrays.x.shape[1:])
     _check_manifest(federation)
 
 
@@ -57,6 +61,10 @@ def _check_part(name: str, part: Any) -> None:
             f"{name} is {brief(part)}; expected ClientData(Examples(x, y), offset, "
             "size)"
         )
+
+
+def _are_equal(a: Any, b: Any) -> bool:
+    return a is b or np.array_equal(a, b)
 
 
 def _check_examples(name: str, examples: Examples, federation: Federation) -> Arrays:
@@ -78,20 +86,17 @@ def _check_examples(name: str, examples: Examples, federation: Federation) -> Ar
     return arrays
 
 
-def _check_spans(name: str, part: ClientData, count: int) -> None:
+def _check_spans(name: str, part: ClientData, num_clients: int, count: int) -> None:
+    """Checks offsets and sizes of so many clients, in a pool of `count` examples."""
+    for field in ("offset", "size"):
+        values = np.asarray(getattr(part, field))
+        if values.shape != (num_clients,) or values.dtype.kind not in "iu":
+            raise ValueError(
+                f"{name}.{field} is {type_text(values)}; expected integers "
+                f"[{num_clients}], one a client"
+            )
     offset = np.asarray(part.offset)
     size = np.asarray(part.size)
-    for field, values in (("offset", offset), ("size", size)):
-        if values.ndim != 1 or values.dtype.kind not in "iu":
-            raise ValueError(
-                f"{name}.{field} is {type_text(values)}; expected integers [C], one a "
-                "client"
-            )
-    if offset.shape != size.shape:
-        raise ValueError(
-            f"{name} has {len(offset)} offsets and {len(size)} sizes; expected one of "
-            "each a client"
-        )
     # 64 bits: the end of a span may lie beyond 32.
     end = offset.astype(np.int64) + size
     wrong = np.flatnonzero((offset < 0) | (size < 0) | (end > count))
@@ -103,32 +108,18 @@ def _check_spans(name: str, part: ClientData, count: int) -> None:
         )
 
 
-def _check_sizes(federation: Federation) -> None:
-    counts = {name: len(part.size) for name, part in federation.parts.items()}
-    if not counts["train"] or len(set(counts.values())) > 1:
-        raise ValueError(
-            f"clients of each part are {counts}; expected the same number, at least 1"
-        )
-    empty = np.flatnonzero(np.asarray(federation.train.size) == 0)
-    if len(empty):
-        raise ValueError(
-            f"{len(empty)} of {counts['train']} clients have no training examples, "
-            f"first client {empty[0]}; leave them out: federation.take(ids)"
-        )
-
-
 def _check_public(federation: Federation, shape: tuple[int, ...]) -> None:
     public: Any = federation.public
     _check_part("public", public)
     arrays = _check_examples("public", public.examples, federation)
-    if arrays.x.shape[1:] != shape[1:]:
+    if arrays.x.shape[1:] != shape:
         raise ValueError(
             f"examples of public have shape {list(arrays.x.shape[1:])}, those of the "
-            f"pool {list(shape[1:])}: every model reads both"
+            f"pool {list(shape)}: every model reads both"
         )
     offset = np.atleast_1d(public.offset)
     size = np.atleast_1d(public.size)
-    _check_spans("public", public._replace(offset=offset, size=size), len(arrays.y))
+    _check_spans("public", public._replace(offset=offset, size=size), 1, len(arrays.y))
 
 
 def _check_manifest(federation: Federation) -> None:

@@ -6,10 +6,15 @@ Row i of a matrix T [K, K] is the distribution of the label that replaces a labe
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from pfljax import registry
+from pfljax.core import malicious
 from pfljax.core.malicious import Attackers
+from pfljax.data.arrays import Arrays
+from pfljax.data.partitions.base import Partition, rank
+from pfljax.data.split import TRAIN, VALIDATION, Split
 from pfljax.registry import Share, component
 
 
@@ -36,7 +41,6 @@ def pair(num_classes: int, *, rate: Share) -> Noise:
     Args:
       rate: share of wrong labels.
     """
-    _check_classes("pair", num_classes)
     kept = np.eye(num_classes)
     following = kept[(np.arange(num_classes) + 1) % num_classes]
     return Noise((1 - rate) * kept + rate * following)
@@ -49,7 +53,6 @@ def symmetric(num_classes: int, *, rate: Share) -> Noise:
     Args:
       rate: share of wrong labels.
     """
-    _check_classes("symmetric", num_classes)
     other = rate / (num_classes - 1)
     return Noise((1 - rate - other) * np.eye(num_classes) + other)
 
@@ -66,7 +69,6 @@ def poison(num_classes: int, *, attackers: Attackers = 0.2) -> Noise:
     Args:
       attackers: share of all clients that are malicious.
     """
-    _check_classes("poison", num_classes)
     if num_classes == 2:
         return pair(num_classes, rate=1.0)._replace(attackers=attackers)
     anything = np.full((num_classes, num_classes), 1 / num_classes)
@@ -90,13 +92,27 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
     choice = registry.parse(text)
     maker = registry.find("noise", NOISES, choice.name)
     registry.check("noise", choice, maker)
+    if choice.name != "none" and num_classes < 2:
+        raise ValueError(f"noise {choice.name!r} needs two classes, got {num_classes}")
     return maker(num_classes, **choice.options)
 
 
-def _check_classes(name: str, num_classes: int) -> None:
-    """Raises a ValueError for a single class."""
-    if num_classes < 2:
-        raise ValueError(f"noise {name!r} needs two classes, got {num_classes}")
+def flip_labels(
+    arrays: Arrays, split: Split, dealt: Partition, noise: Noise | None, seed: int
+) -> Arrays:
+    """Flips labels of the examples that clients learn from."""
+    if noise is None:
+        return arrays
+    learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
+    if noise.attackers is not None:
+        # The clients that attack in a channel, too.
+        attacks = malicious.draw(jax.random.key(seed), len(learnt), noise.attackers)
+        learnt = split.sizes[TRAIN] * np.asarray(attacks)
+    noisy = (rank(dealt.size) < np.repeat(learnt, dealt.size)) | noise.tests_too
+    index = split.order[noisy]
+    labels = arrays.y.copy()
+    labels[index] = flip(labels[index], noise.matrix, [seed, 2])
+    return arrays._replace(y=labels)
 
 
 def flip(labels: np.ndarray, matrix: np.ndarray, seed: list[int]) -> np.ndarray:

@@ -21,6 +21,17 @@ UP = 6.25e5  # 5 Mbit/s
 SPEEDS = (4.0, 2.0, 1.0, 0.5, 0.1)
 
 
+# Rounds compute in float32, in which smaller numbers are 0.
+_POSITIVE = (np.finfo(np.float32).tiny, np.finfo(np.float32).max)
+LIMITS = {
+    "step": _POSITIVE,
+    "down": _POSITIVE,
+    "up": _POSITIVE,
+    "jitter": (0.0, 10.0),
+    "availability": (np.finfo(np.float32).tiny, 1.0),
+}
+
+
 class Profile(NamedTuple):
     """The devices of all clients, f64[C] each."""
 
@@ -39,18 +50,6 @@ def expected_seconds(profile: Profile, steps: Any, down: Any, up: Any) -> Any:
     return down / profile.down + steps * profile.step + up / profile.up
 
 
-def uniform(
-    num_clients: int,
-    step: float = STEP,
-    down: float = DOWN,
-    up: float = UP,
-    jitter: float = 0.0,
-) -> Profile:
-    """Gives all clients equal devices, which are always available."""
-    values = (step, down, up, jitter, 1.0)
-    return Profile(*(np.full(num_clients, value, np.float64) for value in values))
-
-
 @component
 def none(num_clients: int) -> None:
     """Gives clients no devices: rounds take no virtual seconds."""
@@ -66,7 +65,7 @@ def equal(
     up: Positive = UP,
     jitter: NotNegative = 0.0,
 ) -> Profile:
-    """Gives all clients equal devices.
+    """Gives all clients equal devices, which are always available.
 
     Args:
       step: seconds of a local step.
@@ -74,7 +73,8 @@ def equal(
       up: bytes a second from it.
       jitter: sigma of the lognormal factor of each turn; 0 for none.
     """
-    return uniform(num_clients, step, down, up, jitter)
+    values = (step, down, up, jitter, 1.0)
+    return Profile(*(np.full(num_clients, value, np.float64) for value in values))
 
 
 @component
@@ -103,7 +103,7 @@ def speed_groups(
     group = np.arange(num_clients) % len(SPEEDS)
     if drawn:
         group = np.random.default_rng(seed).integers(len(SPEEDS), size=num_clients)
-    devices = uniform(num_clients, step, down, up, jitter)
+    devices = equal(num_clients, step=step, down=down, up=up, jitter=jitter)
     return devices._replace(step=step / np.asarray(SPEEDS)[group])
 
 
@@ -132,7 +132,7 @@ def lognormal(
     """
     noise = np.random.default_rng(seed).standard_normal((2, num_clients))
     computing, sending = np.exp(sigma * noise)
-    devices = uniform(num_clients, step, down, up, jitter)
+    devices = equal(num_clients, step=step, down=down, up=up, jitter=jitter)
     return devices._replace(
         step=step * computing,
         down=down * sending,
@@ -188,32 +188,21 @@ def check_profile(arrays: Mapping[str, Any], num_clients: int, name: str) -> Pro
       ValueError: an array has another length, or a number is out of its range.
     """
     columns = {}
-    for field in Profile._fields:
+    for field, (lowest, highest) in LIMITS.items():
         try:
             array = np.asarray(arrays[field], np.float64)
-            columns[field] = np.broadcast_to(array, num_clients).copy()
+            column = np.broadcast_to(array, num_clients).copy()
         except ValueError:
             raise ValueError(
                 f"{name}: {field} is no number, and not one for each of {num_clients} "
                 "clients"
             ) from None
-        lowest, highest = LIMITS[field]
-        wrong = ~((columns[field] >= lowest) & (columns[field] <= highest))
+        wrong = ~((column >= lowest) & (column <= highest))
         if wrong.any():
             first = int(np.argmax(wrong))
             raise ValueError(
-                f"{name}: {field} is {columns[field][first]:g} at client {first}; "
+                f"{name}: {field} is {column[first]:g} at client {first}; "
                 f"expected a number from {lowest:.2g} to {highest:.2g}"
             )
+        columns[field] = column
     return Profile(**columns)
-
-
-# Rounds compute in float32, in which smaller numbers are 0.
-_POSITIVE = (np.finfo(np.float32).tiny, np.finfo(np.float32).max)
-LIMITS = {
-    "step": _POSITIVE,
-    "down": _POSITIVE,
-    "up": _POSITIVE,
-    "jitter": (0.0, 10.0),
-    "availability": (np.finfo(np.float32).tiny, 1.0),
-}

@@ -19,18 +19,6 @@ class Split(NamedTuple):
     sizes: np.ndarray  # i64[3, C]
 
 
-def check_fractions(test: float, validation: float) -> None:
-    """Raises a ValueError unless both are shares that leave some for training."""
-    for name, value in (("test", test), ("validation", validation)):
-        if not 0 <= value < 1:
-            raise ValueError(f"{name} is {value}; choose a fraction in [0, 1)")
-    if test + validation >= 1:
-        raise ValueError(
-            f"test + validation is {test} + {validation}; leave examples to train on: "
-            "choose fractions that sum to less than 1"
-        )
-
-
 def split_examples(
     dealt: Partition,
     labels: np.ndarray,
@@ -90,27 +78,34 @@ def _even_parts(
     return part
 
 
-def shared_test(
-    arrays: Arrays, order: np.ndarray, dealt: Partition, test_from: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (official test indices to append to the pool, offset and size i64[C]).
-
-    Clients with the same classes share one region.
-    """
+def append_official_test(
+    split: Split, arrays: Arrays, dealt: Partition, test_from: str
+) -> Split:
+    """Appends official test examples to the pool, for the clients to share."""
     test = np.flatnonzero(arrays.official == OFFICIAL_TEST)
     num_clients = len(dealt.size)
     if test_from == "official":
-        whole = np.full(num_clients, len(test))
-        return test, np.zeros_like(whole), whole
-    if test_from == "official_own":
-        return _natural_test(arrays, order, dealt, test)
-    return _class_test(arrays, order, dealt, test)
+        size = np.full(num_clients, len(test))
+        index, offset = test, np.zeros_like(size)
+    elif test_from == "official_own":
+        index, offset, size = _natural_test(arrays, split.order, dealt, test)
+    else:
+        index, offset, size = _class_test(arrays, split.order, dealt, test)
+    behind = len(split.order) + offset
+    return Split(
+        order=np.concatenate([split.order, index]),
+        offsets=np.stack([*split.offsets[:TEST], behind]),
+        sizes=np.stack([*split.sizes[:TEST], size]),
+    )
 
 
 def _class_test(
     arrays: Arrays, order: np.ndarray, dealt: Partition, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Copies the test examples once for each set of classes that a client holds."""
+    """Copies the test examples once for each set of classes that a client holds.
+
+    Returns the indices to append, and the offset and size i64[C] of each client.
+    """
     num_clients = len(dealt.size)
     client = np.repeat(np.arange(num_clients), dealt.size)
     holds = np.zeros((num_clients, arrays.num_classes), bool)

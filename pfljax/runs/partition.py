@@ -1,7 +1,7 @@
 """What partition.npz says: which client holds which examples.
 
 manifest         JSON text: data set, clients, their sizes and classes, checksums, model
-row, official    of each example of the pool: its number in the data set, and whether it
+index, official    of each example of the pool: its number in the data set, and whether it
                  is of the official test split
 offset, size     i32[3, C]: the training, validation and test examples of each client,
                  as spans of the pool; unseen_offset and unseen_size for newcomers
@@ -70,9 +70,9 @@ def _crc_of_integers(*arrays: Any) -> int:
 
 def examples(training: Federation, unseen: Federation | None) -> dict[str, np.ndarray]:
     """The arrays of partition.npz; empty for a federation that was built by hand."""
-    if training.row is None:
+    if training.index is None:
         return {}
-    arrays = {"row": training.row, "official": training.official}
+    arrays = {"index": training.index, "official": training.official}
     return arrays | _spans(training, unseen)
 
 

@@ -73,8 +73,8 @@ FEDERATE = {
     "seedneg": ("iid", {"seed": -1}, "seed is -1; expected at least 0"),
     "teststr": ("iid", {"test": "0.2"}, "test is '0.2'; expected a number"),
     "noisenone": ("iid", {"noise": None}, "noise is None; expected a text"),
-    "hownone": (None, {}, "partition_name is None; expected a name, or a Partition"),
-    "paramslist": ("iid", {"params": [1]}, r"params is \[1\]; expected options by"),
+    "hownone": (None, {}, "partition_name is None, .*; expected a name, or"),
+    "paramslist": ("iid", {"params": [1]}, r"params is \[1\], .*; expected options"),
     "partneg": (
         Partition(INTS, np.array([5, -1])),
         {"num_clients": 2},
@@ -124,7 +124,7 @@ def test_numpys_whole_numbers_are_numbers_of_clients():
     found = federate(DIGITS, "iid", num_clients=np.int64(3), seed=np.uint8(1))
     same = federate(DIGITS, "iid", num_clients=3, seed=1)
     assert found.num_clients == 3
-    np.testing.assert_array_equal(found.row, same.row)
+    np.testing.assert_array_equal(found.index, same.index)
 
 
 def test_more_counts_of_labels_than_memory_holds():

@@ -148,16 +148,16 @@ def test_manifest_counts_and_hash(arrays):
 def test_every_row_of_the_pool_is_known(arrays):
     found = federate(arrays, "iid", num_clients=4, seed=0, test_from="official")
     pool = np.asarray(found.train.examples.x).astype(int)
-    np.testing.assert_array_equal(found.row, pool @ [256, 1])
-    np.testing.assert_array_equal(found.official, found.row >= ROWS - TEST_ROWS)
+    np.testing.assert_array_equal(found.index, pool @ [256, 1])
+    np.testing.assert_array_equal(found.official, found.index >= ROWS - TEST_ROWS)
     training, unseen = found.hold_out(0.25, 0)
     told = partition.examples(training, unseen)
-    assert (told["row"].dtype, told["official"].dtype) == (np.int32, np.uint8)
+    assert (told["index"].dtype, told["official"].dtype) == (np.int32, np.uint8)
     for people, prefix in ((training, ""), (unseen, "unseen_")):
         for i, part in enumerate(parts(people)):
             for k in range(people.num_clients):
                 at = told[f"{prefix}offset"][i, k]
-                rows = told["row"][at : at + told[f"{prefix}size"][i, k]]
+                rows = told["index"][at : at + told[f"{prefix}size"][i, k]]
                 np.testing.assert_array_equal(rows, rows_of(part, k))
 
 
@@ -208,7 +208,7 @@ def test_hold_out_divides_the_clients(arrays):
 
 HALF = Partition(np.array([0, 1]), np.array([1, 2]))
 WRONG = [
-    ("iid", {"test": 1.0}, "test is 1.0; choose a fraction"),
+    ("iid", {"test": 1.0}, "test is 1.0; expected a fraction"),
     ("iid", {"validation": -0.1}, "validation is -0.1"),
     ("iid", {"test": float("nan")}, "test is nan"),
     ("iid", {"test": 0.6, "validation": 0.4}, "leave examples to train on"),
@@ -308,7 +308,7 @@ def test_rows_of_the_server_are_nobodys_else(share, seed):
             federate(arrays, "iid", num_clients=3, seed=seed, public=share)
         return
     found = federate(arrays, "iid", num_clients=3, seed=seed, public=share)
-    held = found.row
+    held = found.index
     assert len(held) == 60 - count
     if not count:
         assert found.public is None
@@ -317,7 +317,7 @@ def test_rows_of_the_server_are_nobodys_else(share, seed):
     assert int(found.public.size) == len(rows) == count
     assert sorted([*rows, *held]) == list(range(60))
     np.testing.assert_array_equal(found.public.examples.y, arrays.y[rows])
-    assert found.manifest["public_rows"] == count
+    assert found.manifest["public_examples"] == count
     assert found.take([0]).public is found.public
 
 
@@ -326,7 +326,7 @@ def test_without_public_rows_clients_have_what_they_had():
     one = federate(arrays, "iid", num_clients=5, seed=3)
     same = federate(arrays, "iid", num_clients=5, seed=3, public=0.0)
     assert one.manifest == same.manifest
-    with pytest.raises(ValueError, match=r"public is 1\.0; expected a share"):
+    with pytest.raises(ValueError, match=r"public is 1\.0; expected a frac"):
         federate(arrays, "iid", num_clients=5, seed=3, public=1.0)
     with pytest.raises(ValueError, match=r"set Federation\.public"):
         federate(

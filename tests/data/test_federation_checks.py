@@ -82,9 +82,9 @@ BY_HAND = {
     ),
     "len": (
         lambda: part("test", offset=I([0, 0]), size=I([1, 1])),
-        r"clients of each part are \{'train': 4, .*'test': 2\}; expected the same",
+        r"test.offset is int32\[2\]; expected integers \[4\]",
     ),
-    "uneven": (lambda: part("test", size=I([1])), "test has 4 offsets and 1 sizes"),
+    "uneven": (lambda: part("test", size=I([1])), r"test.size is int32\[1\]; expec"),
     "float": (lambda: part("train", size=np.ones(4)), r"train.size is float64\[4\]"),
     "part": (lambda: replace(make(), test=None), "test is None; expected ClientData"),
     "pools": (
@@ -104,7 +104,7 @@ BY_HAND = {
         lambda: pool(x=np.zeros((36, 2))), "x of the pool is float64; expected float32"
     ),
     "scale": (lambda: replace(make(), scale=0), "scale is 0; x is divided by it"),
-    "row": (lambda: replace(make(), row=np.arange(3)), r"row has shape \[3\]; .*36"),
+    "index": (lambda: replace(make(), index=np.arange(3)), "index has shape .3.; .*36"),
     "public": (lambda: replace(make(), public=X), "public is array.*; expected"),
     "publicspan": (
         lambda: part("public", size=I(99)), "public of client 0 has offset 0 and size",

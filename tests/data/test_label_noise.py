@@ -66,7 +66,7 @@ def dealt(noise, **options):
 
 def wrong(federation):
     """Which rows of the pool have another label than the data set gave them."""
-    return np.asarray(federation.train.examples.y) != federation.row % 4
+    return np.asarray(federation.train.examples.y) != federation.index % 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,7 +77,7 @@ def test_test_labels_stay_clean(kind):
     assert found.manifest["noise"] == f"{kind}:rate=0.3"
     clean, *_ = dealt("none")
     assert not wrong(clean).any()
-    np.testing.assert_array_equal(clean.row, found.row)
+    np.testing.assert_array_equal(clean.index, found.index)
     assert clean.manifest["sha256"] != found.manifest["sha256"]
 
 

@@ -65,7 +65,7 @@ def test_test_rows_stay_where_no_row_is_for_validation(study, raw):
     for validation in (study.VALIDATION, 0.0):
         dealt = study.federation(arrays, validation, seed=1)
         spans = zip(dealt.test.offset, dealt.test.size, strict=True)
-        rows = [dealt.row[offset : offset + size] for offset, size in spans]
+        rows = [dealt.index[offset : offset + size] for offset, size in spans]
         tests.append(np.concatenate(rows))
     np.testing.assert_array_equal(*tests)
 

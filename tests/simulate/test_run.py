@@ -339,8 +339,8 @@ def test_the_command_line_says_what_python_must_give(own, command):
 
 def test_every_row_of_a_run_is_written_down(own):
     with np.load(f"{own.out}/partition.npz") as told:
-        assert set(told) == {"manifest", "row", "official", "offset", "size"}
-        assert sorted(told["row"]) == list(range(60))
+        assert set(told) == {"manifest", "index", "official", "offset", "size"}
+        assert sorted(told["index"]) == list(range(60))
 
 
 class Own(nnx.Module):
@@ -420,7 +420,7 @@ def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):
     monkeypatch.setattr(components.algorithms, "method", lambda name: counting)
     job = tiny.TINY.replace(algorithm="fedavg", rounds=1, public=0.1)
     plain = run(job.replace(out=str(tmp_path / "plain")))
-    assert set(sizes) == {build_federation(job)[0].manifest["public_rows"]}
+    assert set(sizes) == {build_federation(job)[0].manifest["public_examples"]}
     channel = ["clip:norm=0.001", "gaussian:std=0.0"]
     clipped = run(job.replace(out=str(tmp_path / "clipped"), channel=channel))
     first, second = (each.last.records[0] for each in (plain, clipped))

@@ -1,6 +1,6 @@
 """The record of a partition, and what the partitions share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +64,7 @@ def convert_labels(labels: Any, num_clients: int) -> np.ndarray:
     """Converts labels to i64[N].
 
     Raises:
-        ValueError: labels that are no integers, or fewer examples than clients.
+        ValueError: labels are no integers, or there are fewer examples than clients.
     """
     labels = as_integers("labels", labels)
     if num_clients > len(labels):
@@ -73,6 +73,14 @@ def convert_labels(labels: Any, num_clients: int) -> np.ndarray:
             f"choose num_clients <= {len(labels)}"
         )
     return labels.astype(np.int64)
+
+
+def shuffle_classes(
+    labels: np.ndarray, rng: np.random.Generator
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields each class up to the largest label, and its examples in random order."""
+    for label in range(int(labels.max()) + 1):
+        yield label, rng.permutation(np.flatnonzero(labels == label))
 
 
 def check_partition(partition: Partition, num_examples: int) -> None:

@@ -11,6 +11,7 @@ from pfljax.data.partitions.base import (
     convert_labels,
     equal_sizes,
     from_owner,
+    shuffle_classes,
 )
 from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
@@ -33,9 +34,8 @@ def classes(
     rng = np.random.default_rng(seed)
     owns = _owned_classes(num_clients, int(labels.max()) + 1, per_client, rng)
     owner = np.full(len(labels), UNUSED)
-    for label in range(owns.shape[1]):
+    for label, index in shuffle_classes(labels, rng):
         owners = np.flatnonzero(owns[:, label])
-        index = rng.permutation(np.flatnonzero(labels == label))
         # With few clients a class may have no owner; its examples stay unused.
         if len(owners):
             owner[index] = np.repeat(owners, equal_sizes(len(index), len(owners)))
@@ -75,9 +75,8 @@ def classes_lognormal(
     owned = (np.arange(num_clients)[:, None] + offset) % num_classes
     draw = rng.lognormal(0.0, sigma, owned.shape)
     owner = np.full(len(labels), UNUSED)
-    for label in range(num_classes):
+    for label, index in shuffle_classes(labels, rng):
         owners, _ = np.nonzero(owned == label)
-        index = rng.permutation(np.flatnonzero(labels == label))
         left = len(index) - min_per_class * len(owners)
         if left < 0:
             raise ValueError(

@@ -17,17 +17,16 @@ from pfljax.data.partitions.base import (
     equal_sizes,
     from_owner,
     repair,
+    shuffle_classes,
 )
 from pfljax.registry import Count, Range, component
 
-# Drawn on the host: smaller than any number of a compiled program. Beyond, sums and
-# quotients of the draws leave the range of a float64.
+# Beyond these, sums and quotients of the draws leave the range of a float64.
 Alpha = Annotated[
     float,
-    Range(lambda value: 0 < value < float("inf"), "a finite number > 0", on_host=True),
     Range(
         lambda value: 1e-300 <= value <= 1e200,
-        "a number from 1e-300 to 1e200",
+        "a number > 0, from 1e-300 to 1e200",
         on_host=True,
     ),
 ]
@@ -59,8 +58,7 @@ def dirichlet(
     rng = np.random.default_rng(seed)
     owner = np.full(len(labels), UNUSED)
     size = np.zeros(num_clients, np.int64)
-    for label in range(int(labels.max()) + 1):
-        index = rng.permutation(np.flatnonzero(labels == label))
+    for _, index in shuffle_classes(labels, rng):
         share = rng.dirichlet(np.full(num_clients, alpha))
         # A client is always below the mean, so one is always allowed.
         if balance:
@@ -200,9 +198,8 @@ def _deal(
     labels: np.ndarray, counts: np.ndarray, rng: np.random.Generator
 ) -> Partition:
     """Deals random examples of each class by `counts` i64[C, K], which uses up all."""
-    num_clients, num_classes = counts.shape
+    num_clients = len(counts)
     owner = np.empty(len(labels), np.int64)
-    for label in range(num_classes):
-        index = rng.permutation(np.flatnonzero(labels == label))
+    for label, index in shuffle_classes(labels, rng):
         owner[index] = np.repeat(np.arange(num_clients), counts[:, label])
     return from_owner(owner, num_clients)

@@ -174,7 +174,7 @@ WRONG = [
         "dirichlet",
         2,
         {"alpha": 0.0},
-        "alpha is 0.0; expected a finite number > 0",
+        "alpha is 0.0; expected a number > 0",
     ),
     ("dirichlet_over_classes", 2, {}, "mean 'dirichlet_over_classes_at_once' or 'diri"),
     ("dirichlet", 2, {"min_size": 4}, "choose 0 <= min_size <= 3"),

@@ -15,7 +15,7 @@ def dealt(noise):
     for name, part in found.parts.items():
         for at, size in zip(part.offset, part.size, strict=True):
             of[name][at : at + size] = True
-    shift = (np.asarray(found.train.examples.y) - found.row) % 4
+    shift = (np.asarray(found.train.examples.y) - found.index) % 4
     return shift, of["train"] | of["validation"], of["test"]
 
 
