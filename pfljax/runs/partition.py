@@ -1,7 +1,7 @@
 """What partition.npz says: which client holds which examples.
 
 manifest         JSON text: data set, clients, their sizes and classes, checksums, model
-index, official    of each example of the pool: its number in the data set, and whether it
+index, official  of each example of the pool: its place in the data set, and whether it
                  is of the official test split
 offset, size     i32[3, C]: the training, validation and test examples of each client,
                  as spans of the pool; unseen_offset and unseen_size for newcomers
