@@ -25,8 +25,8 @@ import numpy as np
 from pfljax.data import profiles
 from pfljax.registry import parse
 from pfljax.report.curves import make_curve, spent
-from pfljax.report.runs import Run, accuracy_curve
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
+from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 
@@ -112,17 +112,17 @@ def deadline_of(text: str, experiment: Experiment) -> float:
     return round(1.1 * float(np.quantile(seconds, IN_TIME)), 4)
 
 
-def row_of(profile: str, mode: str, target: float, runs: list[Run]) -> Row:
+def row_of(profile: str, mode: str, target: float, runs: list[Result]) -> Row:
     """What the runs of all seeds came to."""
     reached = [spent(make_curve(run), target) for run in runs]
     return Row(
         profile=profile,
         mode=mode,
-        rounds=len(runs[0].rounds),
+        rounds=runs[0].rounds,
         seconds=[never_is_nan(one["seconds"]) for one in reached],
         megabytes=[never_is_nan(one["bytes"] / 1e6) for one in reached],
-        accuracy=[float(100 * accuracy_curve(run)[1][-1]) for run in runs],
-        whole=[run.rounds[-1]["clock"] for run in runs],
+        accuracy=[float(100 * make_curve(run).accuracy[-1]) for run in runs],
+        whole=[run.metrics[-1]["clock"] for run in runs],
         staleness=[mean_staleness(run) for run in runs],
     )
 
@@ -132,9 +132,9 @@ def never_is_nan(value: float) -> float:
     return value if np.isfinite(value) else float("nan")
 
 
-def mean_staleness(run: Run) -> float:
+def mean_staleness(run: Result) -> float:
     """Versions between what clients read and what they met; 0 of synchronous rounds."""
-    return float(np.mean([line.get("train_staleness", 0.0) for line in run.rounds]))
+    return float(np.mean([line.get("train_staleness", 0.0) for line in run.metrics]))
 
 
 def markdown(rows: list[Row], target: float) -> str:
@@ -172,14 +172,14 @@ def spread(values: list[float], digits: int) -> str:
     return f"{text} ({missing} never)" if missing else text
 
 
-def figure(curves: dict[tuple[str, str], list[Run]], target: float) -> Any:
+def figure(curves: dict[tuple[str, str], list[Result]], target: float) -> Any:
     """Accuracy by virtual seconds, a panel a profile; thin lines are seeds."""
     drawn, panels = new_figure(9.6, 3.2, len(PROFILES), sharey=True)
     for axes, profile in zip(panels, PROFILES, strict=True):
         for mode, colour in zip(MODES, PALETTE, strict=False):
             runs = curves[profile, mode]
             x = [make_curve(run).seconds for run in runs]
-            y = [100 * accuracy_curve(run)[1] for run in runs]
+            y = [100 * make_curve(run).accuracy for run in runs]
             for seconds, accuracy in zip(x, y, strict=True):
                 axes.plot(seconds, accuracy, color=colour, linewidth=0.5, alpha=0.5)
             axes.plot(np.mean(x, 0), np.mean(y, 0), color=colour, label=mode)

@@ -34,8 +34,8 @@ import numpy as np
 
 from pfljax.core import malicious
 from pfljax.evaluation import fairness
-from pfljax.report.runs import Run
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
+from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
@@ -107,16 +107,16 @@ def settings_of(method: str, attack: str, reducer: str, base: Experiment) -> Exp
     return base.replace(algorithm=method, aggregation=REDUCERS[reducer], **attacked)
 
 
-def benign(run: Run) -> np.ndarray:
+def benign(run: Result) -> np.ndarray:
     """Which clients are benign; without an attack, who would be under one, bool[C]."""
-    if "malicious" in run.per_client:
-        return ~run.per_client["malicious"]
-    clients = run.per_client["personal/test/accuracy"].shape[1]
-    key = jax.random.key(run.config["seed"])
+    if "malicious" in run.clients:
+        return ~run.clients["malicious"]
+    clients = run.clients["personal/test/accuracy"].shape[1]
+    key = jax.random.key(run.experiment.seed)
     return ~np.asarray(malicious.draw(key, clients, SHARE))
 
 
-def row_of(method: str, attack: str, reducer: str, runs: list[Run]) -> Row:
+def row_of(method: str, attack: str, reducer: str, runs: list[Result]) -> Row:
     """What benign clients of all seeds are left with."""
     spreads = [fairness.spread(by_client(run)) for run in runs]
     return Row(
@@ -130,16 +130,16 @@ def row_of(method: str, attack: str, reducer: str, runs: list[Run]) -> Row:
     )
 
 
-def by_client(run: Run) -> np.ndarray:
+def by_client(run: Result) -> np.ndarray:
     """The accuracy of each benign client, percent, the mean of the last evaluations."""
-    accuracy = run.per_client["personal/test/accuracy"][-LAST:, benign(run)]
+    accuracy = run.clients["personal/test/accuracy"][-LAST:, benign(run)]
     return 100 * accuracy.mean(0)
 
 
-def diverged(run: Run) -> bool:
+def diverged(run: Result) -> bool:
     """Whether a benign client's loss ended as no number."""
-    loss = run.per_client["personal/test/loss"][-1, benign(run)]
-    rows = run.per_client["test_size"][benign(run)]
+    loss = run.clients["personal/test/loss"][-1, benign(run)]
+    rows = run.clients["test_size"][benign(run)]
     return not np.isfinite(loss[rows > 0]).all()
 
 

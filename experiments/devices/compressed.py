@@ -30,8 +30,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pfljax.report.curves import make_curve, spent
-from pfljax.report.runs import Run, accuracy_curve
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
+from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 
@@ -91,22 +91,22 @@ class Row(NamedTuple):
     megabytes: list[float]  # sent and received by all clients until then, likewise
 
 
-def row_of(name: str, target: float, runs: list[Run]) -> Row:
+def row_of(name: str, target: float, runs: list[Result]) -> Row:
     """What the runs of all seeds came to."""
     costs = [at_target(run, target) for run in runs]
     return Row(
         name=name,
         channel=CHANNELS[name] or "",
-        rounds=len(runs[0].rounds),
+        rounds=runs[0].rounds,
         upload=upload_bytes(runs[0]),
-        accuracy=[float(100 * accuracy_curve(run)[1][-LAST:].mean()) for run in runs],
+        accuracy=[float(100 * make_curve(run).accuracy[-LAST:].mean()) for run in runs],
         to_target=[rounds for rounds, _, _ in costs],
         megabytes_up=[up for _, up, _ in costs],
         megabytes=[both for _, _, both in costs],
     )
 
 
-def at_target(run: Run, target: float) -> tuple[float, float, float]:
+def at_target(run: Result, target: float) -> tuple[float, float, float]:
     """Rounds, MB up, and MB up and down until the target; NaN where it is never."""
     reached = spent(make_curve(run), target)
     if not np.isfinite(reached["rounds"]):
@@ -115,15 +115,15 @@ def at_target(run: Run, target: float) -> tuple[float, float, float]:
     return reached["rounds"], up, reached["bytes"] / 1e6
 
 
-def megabytes_up(run: Run, rounds: np.ndarray) -> list[float]:
+def megabytes_up(run: Result, rounds: np.ndarray) -> list[float]:
     """What all clients had sent by the end of these rounds."""
-    sent = {line["round"]: line["bytes_up"] / 1e6 for line in run.rounds}
+    sent = {line["round"]: line["bytes_up"] / 1e6 for line in run.metrics}
     return [sent[int(number)] for number in rounds]
 
 
-def upload_bytes(run: Run) -> float:
+def upload_bytes(run: Result) -> float:
     """The bytes of one upload: nobody is lost in these runs."""
-    return run.rounds[0]["bytes_up"] / run.config["cohort"]
+    return run.metrics[0]["bytes_up"] / run.experiment.cohort
 
 
 def markdown(rows: list[Row], target: float) -> str:
@@ -163,14 +163,14 @@ def reached(values: list[float], digits: int) -> str:
     return f"{text} ({missing} never)" if missing else text
 
 
-def figure(curves: dict[str, list[Run]], target: float) -> Any:
+def figure(curves: dict[str, list[Result]], target: float) -> Any:
     """Accuracy by MB sent up, and by round; means over seeds."""
     drawn, panels = new_figure(9.6, 3.8, 2, sharey=True)
     with_colour = [name for name in curves if not name.endswith(PLAIN)]
     colours = dict(zip(with_colour, (*PALETTE, GREY), strict=False))
     for name, runs in curves.items():
-        rounds = accuracy_curve(runs[0])[0]
-        accuracy = 100 * np.mean([accuracy_curve(run)[1] for run in runs], axis=0)
+        rounds = make_curve(runs[0]).rounds
+        accuracy = 100 * np.mean([make_curve(run).accuracy for run in runs], axis=0)
         sent = np.mean([megabytes_up(run, rounds) for run in runs], axis=0)
         dash = "--" if name.endswith(PLAIN) else "-"
         colour = colours[name.removesuffix(PLAIN)]

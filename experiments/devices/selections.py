@@ -32,8 +32,9 @@ from shared import best_round, script  # noqa: E402
 from shared.published import decimals, std_over_seeds  # noqa: E402
 from shared.seeds import finished  # noqa: E402
 
-from pfljax.report.runs import Run, accuracy_curve  # noqa: E402
+from pfljax.report.curves import make_curve  # noqa: E402
 from pfljax.report.style import BAND, GRID, PALETTE, new_figure, save_figure  # noqa: E402
+from pfljax.runs.result import Result  # noqa: E402
 from pfljax.runs.settings import Experiment  # noqa: E402
 from pfljax.runtime.devices import use_compile_cache  # noqa: E402
 
@@ -114,14 +115,13 @@ def write_trace(trace: Path, clients: int) -> None:
     np.savez(trace, available=available)
 
 
-def course_of(run: Run) -> Course:
+def course_of(run: Result) -> Course:
     """What a run logged in its rounds."""
-    rounds, accuracy = accuracy_curve(run)
-    by_round = {line["round"]: line["clock"] for line in run.rounds}
-    last = run.rounds[-1]
+    curve = make_curve(run)
+    last = run.metrics[-1]
     return Course(
-        accuracy=100 * accuracy,
-        seconds=np.array([by_round[round_] for round_ in rounds]),
+        accuracy=100 * curve.accuracy,
+        seconds=curve.seconds,
         # A model weighs the same down and up.
         reported=100 * last["bytes_up"] / last["bytes_down"],
     )

@@ -20,7 +20,7 @@ from cases import MUS, SHARES, Case, fedprox
 from problems import MODELS, RATES, ROUNDS, TITLES, Scale, federation
 
 from pfljax.registry import Component
-from pfljax.report.runs import read_run
+from pfljax.runs.result import result
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
@@ -126,7 +126,7 @@ def curve(
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
     """The lines of a run's log that have evaluations."""
-    return [line for line in read_run(folder).rounds if "evaluations" in line]
+    return [line for line in result(folder).metrics if "evaluations" in line]
 
 
 def by_seed(runs: list[list[dict[str, Any]]], group: str, name: str) -> np.ndarray:

@@ -89,7 +89,7 @@ def row_of(label: str, runs: list[Finished]) -> Row:
 
     return Row(
         method=label,
-        rounds=len(runs[0].record.rounds),
+        rounds=runs[0].record.rounds,
         before=of("unseen:server"),
         after=of("unseen:personal"),
         seen_before=of("server"),

@@ -9,8 +9,8 @@ import numpy as np
 
 from pfljax.core.types import RunState
 from pfljax.data import Federation
-from pfljax.report.runs import Run, read_run
 from pfljax.report.style import save_figure
+from pfljax.runs.result import Result, result
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.export import load_state
 from pfljax.simulate.run import run
@@ -27,7 +27,7 @@ from shared.published import with_std  # noqa: E402
 class Finished(NamedTuple):
     """A run: what it recorded, and the state that it ended with."""
 
-    record: Run
+    record: Result
     state: RunState
 
 
@@ -50,18 +50,18 @@ def finished(
         seeded = experiment.replace(seed=seed, out=str(folder))
         run(seeded, federation, quiet=True, report=False)
         _, _, state = load_state(folder, federation)
-        ended.append(Finished(record=read_run(folder), state=state))
+        ended.append(Finished(record=result(folder), state=state))
     return ended
 
 
-def accuracy(record: Run, name: str) -> float:
+def accuracy(record: Result, name: str) -> float:
     """The last mean over clients of a metric such as "server/test/accuracy", percent.
 
     NaN where nobody is judged so.
     """
-    if name not in record.per_client:
+    if name not in record.clients:
         return float("nan")
-    return float(100 * np.nanmean(record.per_client[name][-1]))
+    return float(100 * np.nanmean(record.clients[name][-1]))
 
 
 def mean_and_std(values: Sequence[float]) -> str:

@@ -83,7 +83,7 @@ def row_of(method: str, lam: float, p: float, runs: list[Finished]) -> Row:
         method=method,
         lam=lam,
         p=p,
-        rounds=len(runs[0].record.rounds),
+        rounds=runs[0].record.rounds,
         sent=[rounds_sent(method, run) for run in runs],
         personal=[best_view(run) for run in runs],
         mean_model=[accuracy(run.record, "server/test/accuracy") for run in runs],
@@ -93,13 +93,13 @@ def row_of(method: str, lam: float, p: float, runs: list[Finished]) -> Row:
 
 def rounds_sent(method: str, run: Finished) -> int:
     """Rounds in which clients send a model."""
-    rounds = run.record.rounds
+    lines = run.record.metrics
     if method == "local":
         return 0
     if method == "fedavg":
-        return len(rounds)
+        return len(lines)
     # A coin 1 after a coin 0: what is sent is told by the method itself.
-    return sum(line["train_sent_bytes"] > 0 for line in rounds)
+    return sum(line["train_sent_bytes"] > 0 for line in lines)
 
 
 def best_view(run: Finished) -> float:

@@ -15,7 +15,7 @@ from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import (
     BAND,
     INK,
-    label_ends,
+    add_legend,
     line_styles,
     merge_equal,
     new_figure,
@@ -187,7 +187,6 @@ def draw_line(
         _scale(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
     ]
     of_clients = [over_clients(each.T) for each in values]
-    labels = []
     for index, label in merge_equal(names, values):
         t = lines[names[index]].t
         colour = styles[index]["color"]
@@ -195,15 +194,13 @@ def draw_line(
         # One client has no spread.
         if len(values[index]) > 1:
             axes.fill_between(t, low, high, color=colour, **BAND)
-        axes.plot(t, mean, **styles[index])
-        labels.append((mean[-1], label, colour))
+        axes.plot(t, mean, label=label, **styles[index])
     positions = np.concatenate([line.t for line in lines.values()])
     first, second = ends
     axes.set_xlabel(f"t, from {first} (0) to {second} (1)")
     axes.set_ylabel(_axis_label(metric))
     axes.set_xlim(positions.min(), positions.max())
-    # Labels go last: they are spread within the final limits.
-    label_ends(axes, labels)
+    add_legend(axes)
     return figure
 
 

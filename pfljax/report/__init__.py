@@ -1,8 +1,6 @@
 """Reads finished runs; writes their pages, comparisons and tables."""
 
 from pfljax.report.evaluate import evaluate as evaluate
-from pfljax.report.runs import make_label as make_label
-from pfljax.report.runs import read_run as read_run
 from pfljax.report.write import write_comparison as write_comparison
 from pfljax.report.write import write_run_report as write_run_report
 from pfljax.report.write import write_sweep_report as write_sweep_report

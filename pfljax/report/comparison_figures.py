@@ -1,27 +1,28 @@
 """Figures of several methods: differences to the best, curves, and clients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
-from pfljax.report.curves import Curve, make_curve
+from pfljax.report.curves import Curve, Curves, group_curves, make_curve
 from pfljax.report.frames import Frame
 from pfljax.report.groups import Group, group_runs
-from pfljax.report.runs import Run, main_clients
+from pfljax.report.runs import client_accuracy, is_local
 from pfljax.report.style import (
     BAND,
     GREY,
     GRID,
     PALETTE,
+    add_legend,
     integer_ticks,
-    label_ends,
     line_styles,
     merge_equal,
     new_figure,
     wrap,
 )
+from pfljax.runs.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +38,12 @@ CAPTIONS = {
     "95 % interval. A filled dot marks a difference that remains after Holm's "
     "correction at 5 %.",
     "curves_by_rounds": "Test accuracy, mean over all clients; line: mean over seeds, "
-    "band: ± one standard deviation over seeds. A dotted line leads to the name.",
+    "band: ± one standard deviation over seeds.",
     "curves_by_bytes": "The same curves over the bytes sent by all clients. A method "
     "that sends nothing is a level line at its last value.",
     "curves_by_seconds": "The same curves over virtual seconds.",
+    "accuracy": "Test accuracy of the personal models at the last round, mean over "
+    "clients; whiskers: ± one standard deviation over seeds.",
     "accuracy_over_clients": "Test accuracy of the clients at the last round, from the "
     "best to the worst, as means over seeds.",
 }
@@ -73,51 +76,64 @@ def differences(comparisons: Frame) -> "Figure | None":
     return figure
 
 
-def comparison_curves(runs: Sequence[Run], by: str = "rounds") -> "Figure":
+def draw_comparison(
+    groups: Sequence[Group], frame: Frame, comparisons: Frame
+) -> "dict[str, Figure | None]":
+    """The figures of a comparison by name, as in `CAPTIONS`."""
+    curves = group_curves(frame)
+    local = local_label(groups)
+    figures = {
+        "differences": differences(comparisons),
+        "curves_by_rounds": draw_curves(curves, local),
+        "curves_by_bytes": draw_curves(curves, local, "bytes"),
+        "accuracy_over_clients": accuracy_over_clients(groups),
+    }
+    if frame.clock.notna().all():
+        figures["curves_by_seconds"] = draw_curves(curves, local, "seconds")
+    return figures
+
+
+def comparison_curves(runs: Sequence[Result], by: str = "rounds") -> "Figure":
     """Mean accuracy over "rounds", "bytes" or "seconds", with ± std over seeds."""
     groups = group_runs(runs)
-    curves = {g.label: {r.seed: make_curve(r) for r in g.runs} for g in groups}
+    curves = {
+        group.label: {run.experiment.seed: make_curve(run) for run in group.runs}
+        for group in groups
+    }
     return draw_curves(curves, local_label(groups), by)
 
 
 def local_label(groups: Sequence[Group]) -> str | None:
     """The label of local training, which is drawn grey."""
-    labels = [g.label for g in groups if g.config["algorithm"] == "local"]
+    labels = [group.label for group in groups if is_local(group.experiment)]
     return labels[0] if labels else None
 
 
 def draw_curves(
-    curves: Mapping[str, Mapping[int, Curve]],
-    local: str | None = None,
-    by: str = "rounds",
+    curves: Curves, local: str | None = None, by: str = "rounds"
 ) -> "Figure":
     """The curves of methods, by seed; see `comparison_curves`."""
     figure, (axes,) = new_figure(6.4, 3.8)
     styles = method_styles(list(curves), local)
-    drawn = [_over_seeds(list(seeds.values()), by) for seeds in curves.values()]
-    far = max((x[-1] for x, _ in drawn if len(x)), default=0)
-    ends = []
+    drawn = [_average_seeds(list(seeds.values()), by) for seeds in curves.values()]
+    last = max((x[-1] for x, _ in drawn if len(x)), default=0)
     stacked = [np.vstack([x, accuracy]) for x, accuracy in drawn]
     for i, label in merge_equal(list(curves), stacked):
-        x, accuracy = drawn[i]
-        # Seeds that were evaluated at no common round have no curve.
-        if len(x):
-            _draw_curve(axes, x, accuracy, styles[i], far)
-            ends.append((accuracy.mean(0)[-1], wrap(label), styles[i]["color"]))
+        _draw_curve(axes, *drawn[i], {**styles[i], "label": wrap(label)}, last)
     axes.set(xlabel=AXES[by][0], ylabel="test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
-    if by == "bytes" and far > 0:
+    if by == "bytes" and last > 0:
         axes.set_xscale("log")
-        axes.set_xlim(right=far)
+        axes.set_xlim(right=last)
     else:
-        axes.set_xlim(0, far or 1)
+        axes.set_xlim(0, last or 1)
     if by == "rounds":
         integer_ticks(axes.xaxis)
-    label_ends(axes, ends)
+    add_legend(axes)
     return figure
 
 
-def _over_seeds(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
+def _average_seeds(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
     """(x f[T], accuracy in percent f[n, T]) at the rounds that all seeds evaluated."""
     rounds = curves[0].rounds
     for other in curves[1:]:
@@ -132,22 +148,27 @@ def _over_seeds(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _draw_curve(
-    axes: "Axes", x: np.ndarray, accuracy: np.ndarray, style: dict[str, Any], far: float
+    axes: "Axes",
+    x: np.ndarray,
+    accuracy: np.ndarray,
+    style: dict[str, Any],
+    last: float,
 ) -> None:
-    """Draws accuracy [n, T] over x [T]; a dotted line leads from its end to `far`."""
+    """Draws accuracy [n, T] over x [T]; `last` is the end of the axis."""
     mean = accuracy.mean(0)
+    # Seeds that were evaluated at no common round have no curve.
+    if not len(x):
+        return
     # A method that sends nothing has no length on the axis of bytes.
-    if far > 0 and x[-1] == 0:
-        axes.plot([0, far], [mean[-1], mean[-1]], **style)
+    if last > 0 and x[-1] == 0:
+        axes.plot([0, last], [mean[-1], mean[-1]], **style)
         return
     if len(accuracy) > 1:
         std = accuracy.std(axis=0, ddof=1)
         axes.fill_between(x, mean - std, mean + std, color=style["color"], **BAND)
-    one = {"marker": "o", "clip_on": False} if len(x) == 1 else {}
-    axes.plot(x, mean, **one, **style)
-    if x[-1] < far:
-        dotted = {"color": style["color"], "linestyle": ":", "linewidth": 0.8}
-        axes.plot([x[-1], far], [mean[-1], mean[-1]], **dotted)
+    # A line through one point is not seen.
+    point = {"marker": "o", "clip_on": False} if len(x) == 1 else {}
+    axes.plot(x, mean, **point, **style)
 
 
 def accuracy_over_clients(groups: Sequence[Group]) -> "Figure":
@@ -158,15 +179,13 @@ def accuracy_over_clients(groups: Sequence[Group]) -> "Figure":
     # Quantiles, for the runs may have different numbers of clients.
     share = np.linspace(0, 100, 101)
     quantiles = [_quantiles(group, 100 - share) for group in groups]
-    ends = []
     for i, label in merge_equal(labels, quantiles):
         if len(quantiles[i]):
-            axes.plot(share, quantiles[i], **styles[i])
-            ends.append((quantiles[i][-1], wrap(label), styles[i]["color"]))
+            axes.plot(share, quantiles[i], label=wrap(label), **styles[i])
     axes.set(xlim=(0, 100), xlabel="clients, from best to worst (%)")
     axes.set_ylabel("test accuracy (%)")
     axes.grid(axis="y", **GRID)
-    label_ends(axes, ends)
+    add_legend(axes)
     return figure
 
 
@@ -174,7 +193,7 @@ def _quantiles(group: Group, percent: np.ndarray) -> np.ndarray:
     """Quantiles over clients of the accuracy in percent; empty if no seed has it."""
     quantiles = []
     for run in group.runs:
-        accuracy = main_clients(run)
+        accuracy = client_accuracy(run)
         if accuracy is not None and np.isfinite(accuracy).any():
             quantiles.append(np.nanpercentile(100 * accuracy, percent))
     return np.mean(quantiles, axis=0) if quantiles else np.empty(0)

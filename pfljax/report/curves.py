@@ -5,16 +5,17 @@ A target is reached at the first evaluation at which the mean of three does.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.runs import Run, accuracy_curve, number
+from pfljax.report.runs import main_accuracy, number
+from pfljax.runs.result import Result
 
-INDEX = ("method", "model", "seed")  # of tables of numbers by seed
 SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
+SPENT = ("rounds", "bytes", "seconds")
 
 
 class Curve(NamedTuple):
@@ -26,17 +27,19 @@ class Curve(NamedTuple):
     seconds: np.ndarray  # f[T], of the virtual clock
 
 
-def make_curve(
-    run: Run, accuracy: tuple[np.ndarray, np.ndarray] | None = None
-) -> Curve:
-    """The curve of a run: of its main model, or of `accuracy` = (rounds, means)."""
-    rounds, means = accuracy or accuracy_curve(run)
-    lines = {line["round"]: line for line in run.rounds}
-    reached = [lines[int(r)] for r in rounds]
-    up = [number(line.get("bytes_up")) for line in reached]
-    down = [number(line.get("bytes_down")) for line in reached]
-    clock = [number(line.get("clock")) for line in reached]
-    return Curve(means, rounds.astype(float), np.add(up, down), np.array(clock, float))
+Curves = Mapping[str, Mapping[int, Curve]]  # by method and seed
+
+
+def make_curve(run: Result) -> Curve:
+    """The curve of the main model of a run."""
+    lines = [line for line in run.metrics if "evaluations" in line]
+    accuracy = [main_accuracy(line["evaluations"]).get("mean") for line in lines]
+    spent = [
+        [number(line.get(name)) for line in lines]
+        for name in ("round", "bytes_up", "bytes_down", "clock")
+    ]
+    rounds, up, down, clock = np.array(spent)
+    return Curve(np.array(accuracy, float), rounds, up + down, clock)
 
 
 def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:
@@ -51,7 +54,7 @@ def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:
     return curves
 
 
-def default_targets(curves: Mapping[str, Mapping[int, Curve]]) -> tuple[float, ...]:
+def default_targets(curves: Curves) -> tuple[float, ...]:
     """Half and nine tenths of the best accuracy of a method, in whole percent.
 
     That is the greatest running mean of three evaluations, averaged over seeds.
@@ -71,18 +74,15 @@ def spent(curve: Curve, target: float) -> dict[str, float]:
 
     Infinite if it is not reached; NaN if not recorded or with too few evaluations.
     """
-    recorded = {name: getattr(curve, name) for name in ("rounds", "bytes", "seconds")}
     if len(curve.accuracy) < fairness.WINDOW:
-        return dict.fromkeys(recorded, math.nan)
+        return dict.fromkeys(SPENT, math.nan)
     first = fairness.first_reaching(curve.accuracy, target)
     if first is None:  # NaN stays NaN
-        return {name: float(values[-1] + math.inf) for name, values in recorded.items()}
-    return {name: float(values[first]) for name, values in recorded.items()}
+        return {name: float(getattr(curve, name)[-1] + math.inf) for name in SPENT}
+    return {name: float(getattr(curve, name)[first]) for name in SPENT}
 
 
-def spent_table(
-    curves: Mapping[str, Mapping[int, Curve]], targets: Sequence[float]
-) -> Frame:
+def spent_table(curves: Curves, targets: Sequence[float]) -> Frame:
     """What is spent until targets, such as "rounds_to_0.8", and the area under curves.
 
     The index is (method, model, seed).
@@ -90,11 +90,10 @@ def spent_table(
     rows = []
     for method, seeds in curves.items():
         for seed, curve in seeds.items():
-            row: dict[str, Any] = dict(zip(INDEX, (method, "", seed), strict=True))
-            row["round"] = curve.rounds[-1]
+            row = {"method": method, "model": "", "seed": seed}
             for target in targets:
                 for name, value in spent(curve, target).items():
                     row[f"{name}_to_{target:g}"] = value
-            row["area"] = fairness.area(curve.rounds, curve.accuracy)
-            rows.append(row)
-    return make_frame(rows).set_index(list(INDEX))
+            area = fairness.area(curve.rounds, curve.accuracy)
+            rows.append(row | {"area": area, "round": curve.rounds[-1]})
+    return make_frame(rows).set_index(["method", "model", "seed"])

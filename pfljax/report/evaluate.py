@@ -8,8 +8,8 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.curves import make_curve, spent
-from pfljax.report.runs import Run, read_run
 from pfljax.runs import baseline as local_training
+from pfljax.runs.result import Result, result
 
 PERSONAL = "personal/test/accuracy"
 SHARES = ("/accuracy", "/top5")  # between 0 and 1, and more is better
@@ -29,60 +29,59 @@ def evaluate(
 
     Args:
       run: the folder.
-      metric: "model/split/metric" of per_client.npz, a share of examples.
+      metric: "model/split/metric" of clients.npz, a share of examples.
       baseline: the folder of local training on the same clients and seed.
       targets: accuracies in (0, 1].
 
     Raises:
-      ValueError: a folder is no finished run, the metric does not exist, the baseline
-        has other clients, or a target is no accuracy.
-      FileError: a file is damaged.
+      ValueError: the metric does not exist, the baseline has other clients, or a target
+        is not an accuracy.
+      FileError: a folder is not a finished run, or a file is damaged.
     """
     fairness.check_targets(targets)
-    finished = read_run(run)
-    by_round = _by_round(finished, metric)
+    finished = result(run)
+    by_round = _read_metric(finished, metric)
     _, _, measured = metric.partition("/")
     local = None
     if baseline is not None:
         local_run = _read_baseline(finished, baseline)
-        local = _by_round(local_run, f"personal/{measured}")[-1]
-    server = finished.per_client.get(f"server/{measured}")
-    rounds = finished.per_client["round"]
+        local = _read_metric(local_run, f"personal/{measured}")[-1]
+    server = finished.clients.get(f"server/{measured}")
+    if server is not None:
+        server = server[-1]
     # Without the clients that have no examples.
     known = by_round[:, ~np.isnan(by_round).all(axis=0)].astype(float)
-    curve = make_curve(finished, (rounds, known.mean(axis=1)))
+    curve = make_curve(finished)._replace(accuracy=known.mean(axis=1))
     return {
-        "round": int(rounds[-1]),
+        "round": int(curve.rounds[-1]),
         "metric": metric,
         "count": int(np.isfinite(by_round[-1]).sum()),
         "mean": float(curve.accuracy[-1]),
-        "figures": fairness.figures(
-            by_round[-1], local, None if server is None else server[-1]
-        ),
+        "figures": fairness.figures(by_round[-1], local, server),
         "histogram": fairness.histogram(by_round[-1]).tolist(),
-        "area": fairness.area(rounds, curve.accuracy),
+        "area": fairness.area(curve.rounds, curve.accuracy),
         "targets": {target: spent(curve, target) for target in targets},
     }
 
 
-def _read_baseline(run: Run, folder: str | Path) -> Run:
+def _read_baseline(run: Result, folder: str | Path) -> Result:
     """The run of local training in `folder`, on the same clients and seed."""
     local_training.check(str(folder), run.partition)
-    local = read_run(folder)
-    if local.seed != run.seed:
+    local = result(folder)
+    if local.experiment.seed != run.experiment.seed:
         raise ValueError(
-            f"baseline {folder} has seed {local.seed}, and {run.folder} has "
-            f"{run.seed}; give the run of local training with that seed"
+            f"baseline {folder} has seed {local.experiment.seed}, and {run.folder} has "
+            f"{run.experiment.seed}; give the run of local training with that seed"
         )
     return local
 
 
-def _by_round(run: Run, metric: str) -> np.ndarray:
-    """f32[T, C] of a run under this name."""
-    shape = (len(run.per_client["round"]), len(run.partition["class_histogram"]))
+def _read_metric(run: Result, metric: str) -> np.ndarray:
+    """The metric f32[T, C] of a run."""
+    shape = (len(run.clients["round"]), len(run.partition["class_histogram"]))
     shares = [
         name
-        for name, values in run.per_client.items()
+        for name, values in run.clients.items()
         if values.shape == shape and name.endswith(SHARES)
     ]
     if metric not in shares:
@@ -90,4 +89,4 @@ def _by_round(run: Run, metric: str) -> np.ndarray:
             f"{run.folder} has no metric {metric!r} by round and client; expected one "
             f"of {', '.join(sorted(shares))}"
         )
-    return run.per_client[metric]
+    return run.clients[metric]

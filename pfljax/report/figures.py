@@ -13,100 +13,88 @@ from pfljax.report.comparison_figures import comparison_curves as comparison_cur
 from pfljax.report.comparison_figures import differences as differences
 from pfljax.report.curves import make_curve
 from pfljax.report.heat_maps import heat_map
-from pfljax.report.runs import Run, number, personal_is_server
+from pfljax.report.quantities import quantities_by_size
+from pfljax.report.runs import number, personal_is_server
 from pfljax.report.style import (
     BAND,
     GREY,
     GRID,
     PALETTE,
+    add_legend,
     integer_ticks,
-    label_ends,
     new_figure,
 )
+from pfljax.runs.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PREFIX = "client/"  # of what a method reports of each client, in clients.npz
 MOST_CLIENTS = 50  # drawn one by one
-MOST_CLASSES = 30
 MOST_LANES = 40  # of the timeline
 MOST_ROUNDS = 12
-SPAN = 10  # greatest by least number from which on an axis is logarithmic
-COLOURS = {"personal": PALETTE[0], "server": PALETTE[1], "training": GREY}
+COLOURS = {"personal": PALETTE[0], "server": PALETTE[1]}
 
 
-def learning_curves(run: Run) -> "Figure | None":
+def learning_curves(run: Result) -> "Figure | None":
     """Test accuracy and loss by round: the mean and a 10-90 % band over clients."""
-    models = list_models(run)
-    if not models:
+    if not list_models(run):
         return None
     figure, (accuracy, loss) = new_figure(8.4, 3.2, 2)
-    rounds = run.per_client["round"]
-    for axes, metric, scale in ((accuracy, "accuracy", 100), (loss, "loss", 1)):
-        ends = _draw_models(axes, run, rounds, metric, scale)
-        if metric == "loss":
-            ends.append(_draw_training_loss(axes, run))
-        chosen = run.summary.get("chosen_on_validation")
+    rounds = run.clients["round"]
+    _draw_models(accuracy, run, rounds, "accuracy", 100)
+    _draw_models(loss, run, rounds, "loss")
+    training = [number(line.get("train_loss")) for line in run.metrics]
+    style: dict[str, Any] = {"color": GREY, "linewidth": 1, "zorder": 1}
+    every_round = [line["round"] for line in run.metrics]
+    loss.plot(every_round, training, label="training", **style)
+    chosen = run.summary.get("chosen_on_validation")
+    for axes in (accuracy, loss):
         if chosen:
             axes.axvline(chosen["round"], color=GREY, linewidth=1, linestyle=":")
-        axes.set(xlabel="round", xlim=(0, run.rounds[-1]["round"]))
+        axes.set(xlabel="round", xlim=(0, run.rounds))
         integer_ticks(axes.xaxis)
-        label_ends(axes, ends)
+        add_legend(axes)
     accuracy.set_ylabel("test accuracy (%)")
     loss.set_ylabel("loss (nats)")
     return figure
 
 
-def accuracy_by_seconds(run: Run) -> "Figure | None":
+def accuracy_by_seconds(run: Result) -> "Figure | None":
     """Test accuracy by virtual seconds: the mean and a 10-90 % band over clients."""
-    if "clock" not in run.rounds[-1] or not list_models(run):
+    if "clock" not in run.metrics[-1] or not list_models(run):
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    evaluated = run.per_client["round"]
-    seconds = make_curve(run, (evaluated, np.zeros(len(evaluated)))).seconds
-    ends = _draw_models(axes, run, seconds, "accuracy", 100)
+    _draw_models(axes, run, make_curve(run).seconds, "accuracy", 100)
     axes.set(xlabel="virtual seconds", ylabel="test accuracy (%)")
-    axes.set_xlim(0, run.rounds[-1]["clock"] or 1)
+    axes.set_xlim(0, run.metrics[-1]["clock"] or 1)
     axes.grid(axis="y", **GRID)
-    label_ends(axes, ends)
+    add_legend(axes)
     return figure
 
 
 def _draw_models(
-    axes: "Axes", run: Run, x: np.ndarray, metric: str, scale: float
-) -> list[tuple[float, str, str]]:
-    """Draws a metric of each model over x [T]; the (end, name, colour) of each."""
+    axes: "Axes", run: Result, x: np.ndarray, metric: str, scale: float = 1
+) -> None:
+    """Draws a metric of each model over x [T]."""
     # A line through one point is not seen.
     marker = "o" if len(x) == 1 else None
-    ends = []
     for model, text in list_models(run).items():
-        values = run.per_client.get(f"{model}/test/{metric}")
+        values = run.clients.get(f"{model}/test/{metric}")
         if values is None:
             continue
         mean, low, high = over_clients(scale * values)
         axes.fill_between(x, low, high, color=COLOURS[model], **BAND)
-        axes.plot(x, mean, color=COLOURS[model], marker=marker)
-        ends.append((mean[-1], text, COLOURS[model]))
-    return ends
+        axes.plot(x, mean, color=COLOURS[model], marker=marker, label=text)
 
 
-def _draw_training_loss(axes: "Axes", run: Run) -> tuple[float, str, str]:
-    rounds = [line["round"] for line in run.rounds]
-    losses = [number(line.get("train_loss")) for line in run.rounds]
-    colour = COLOURS["training"]
-    axes.plot(rounds, losses, color=colour, linewidth=1, zorder=1)
-    return losses[-1], "training", colour
-
-
-def accuracy_by_client(run: Run) -> "Figure | None":
+def accuracy_by_client(run: Result) -> "Figure | None":
     """Test accuracy of each client at the last round, sorted by the first model's."""
     models = list_models(run)
     if not models:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    last = {m: 100 * run.per_client[f"{m}/test/accuracy"][-1] for m in models}
+    last = {m: 100 * run.clients[f"{m}/test/accuracy"][-1] for m in models}
     order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last
     rank = np.arange(1, len(order) + 1)
     few = len(order) <= MOST_CLIENTS
@@ -133,129 +121,54 @@ def accuracy_by_client(run: Run) -> "Figure | None":
     return figure
 
 
-def label_distribution(run: Run) -> "Figure | None":
-    """Examples by client and class: discs, or a heat map if there are many."""
+def label_distribution(run: Result) -> "Figure | None":
+    """Examples by client and class, by colour: white for none."""
     counts = np.asarray(run.partition["class_histogram"])  # [C, K]
     if counts.size == 0 or not counts.any():
         return None
     C, K = counts.shape
-    figure, (axes,) = new_figure(min(8.4, 2.2 + 0.16 * C), min(5.2, 1.2 + 0.24 * K))
-    if MOST_CLIENTS >= C and MOST_CLASSES >= K:
-        _draw_discs(axes, counts)
-    else:
-        _draw_heat_map(axes, counts)
-    axes.set(xlabel="client", ylabel="class")
-    axes.set(xlim=(-0.6, C - 0.4), ylim=(-0.6, K - 0.4))
-    integer_ticks(axes.xaxis)
-    integer_ticks(axes.yaxis)
-    return figure
-
-
-def _draw_discs(axes: "Axes", counts: np.ndarray) -> None:
-    """A disc for each client and class, its area in proportion to the examples."""
-    client, label = np.nonzero(counts)
-    most = counts.max()
-    area = 110 * counts[client, label] / most
-    axes.scatter(client, label, s=area, color=PALETTE[0], alpha=0.8, linewidth=0)
-    text = f"area in proportion to examples, at most {most}"
-    axes.set_title(text, color=GREY, size=9, loc="left")
-    axes.grid(**GRID)
-    axes.set_axisbelow(True)
-
-
-def _draw_heat_map(axes: "Axes", counts: np.ndarray) -> None:
-    """Examples by colour, white for none."""
+    figure, (axes,) = new_figure(min(8.4, 2.8 + 0.16 * C), min(5.2, 1.2 + 0.24 * K))
     shown = np.where(counts == 0, np.nan, counts).T
     most = counts.max()
     # From below zero: a single example is not as good as white.
     colours: dict[str, Any] = {"cmap": "Blues", "vmin": -0.4 * most, "vmax": most}
     bar = heat_map(axes, shown, "examples", origin="lower", **colours)
     bar.ax.set_ylim(0, most)
+    axes.set(xlabel="client", ylabel="class")
+    integer_ticks(axes.xaxis)
+    integer_ticks(axes.yaxis)
+    return figure
 
 
-def lambda_curve(run: Run) -> "Figure | None":
+def lambda_curve(run: Result) -> "Figure | None":
     """Accuracy along a mixture's lambda: the mean and a 10-90 % band over clients."""
-    test = run.per_client.get("mixture/test/accuracy")
+    test = run.clients.get("mixture/test/accuracy")
     if test is None:
         return None
-    grid = run.per_client["mixture/lambda"]
+    grid = run.clients["mixture/lambda"]
     figure, (axes,) = new_figure(5.2, 3.2)
     mean, low, high = over_clients(100 * test.T)
     axes.fill_between(grid, low, high, color=PALETTE[0], **BAND)
-    axes.plot(grid, mean, color=PALETTE[0])
-    ends = [(mean[-1], "test", PALETTE[0])]
-    validation = run.per_client.get("mixture/validation/accuracy")
+    axes.plot(grid, mean, color=PALETTE[0], label="test")
+    validation = run.clients.get("mixture/validation/accuracy")
     if validation is not None:
         mean, _, _ = over_clients(100 * validation.T)
-        axes.plot(grid, mean, color=GREY, linestyle="--")
-        ends.append((mean[-1], "validation", GREY))
+        axes.plot(grid, mean, color=GREY, linestyle="--", label="validation")
         chosen = run.summary["mixture"]["chosen_on_validation"]["accuracy"]
         level = 100 * number(chosen["mean"])
-        axes.axhline(level, color=PALETTE[1], linestyle=":")
-        ends.append((level, "λ chosen on\nvalidation", PALETTE[1]))
+        label = "λ chosen on\nvalidation"
+        axes.axhline(level, color=PALETTE[1], linestyle=":", label=label)
     axes.set(xlabel="λ (0 federated, 1 local)", ylabel="accuracy (%)", xlim=(0, 1))
-    label_ends(axes, ends)
+    add_legend(axes)
     return figure
 
 
-def list_quantities(run: Run) -> dict[str, np.ndarray]:
-    """What the method reports of each client at the last evaluation, f[C] by name."""
-    return {
-        name.removeprefix(PREFIX): values[-1]
-        for name, values in run.per_client.items()
-        if name.startswith(PREFIX)
-    }
-
-
-def quantities_by_size(run: Run) -> "Figure | None":
-    """What the method reports of each client, by the client's training examples."""
-    quantities = list_quantities(run)
-    if not quantities:
-        return None
-    size = run.per_client["train_size"]
-    figure, panels = new_figure(0.6 + 2.6 * len(quantities), 3.0, len(quantities))
-    for axes, (name, values) in zip(panels, quantities.items(), strict=True):
-        scatter(axes, size, values)
-        axes.set_title(f"{name}{correlation_text(size, values)}")
-        axes.set_xlabel("training examples")
-        if axes.get_xscale() == "linear":
-            integer_ticks(axes.xaxis)
-    return figure
-
-
-def scatter(axes: "Axes", x: Any, values: Any, colour: str = PALETTE[0]) -> None:
-    """Draws a dot for each client; wide axes are logarithmic."""
-    axes.plot(x, values, "o", color=colour, markersize=4, alpha=0.6, rasterized=True)
-    for numbers, scale in ((x, axes.set_xscale), (values, axes.set_yscale)):
-        numbers = np.asarray(numbers, float)
-        finite = numbers[np.isfinite(numbers)]
-        if len(finite) and 0 < SPAN * finite.min() < finite.max():
-            scale("log")
-    axes.grid(**GRID)
-
-
-def correlation_text(x: Any, values: Any) -> str:
-    """The rank correlation in words; empty if it is NaN."""
-    correlation = rank_correlation(x, values)
-    return "" if np.isnan(correlation) else f"\nrank correlation {correlation:.2f}"
-
-
-def rank_correlation(x: Any, values: Any) -> float:
-    """Spearman's rank correlation; NaN if one of both is constant."""
-    from scipy.stats import spearmanr
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        result: Any = spearmanr(x, values, nan_policy="omit")
-    return float(result.statistic)
-
-
-def timeline(run: Run) -> "Figure | None":
+def timeline(run: Result) -> "Figure | None":
     """What clients did in the first rounds, a lane each, by virtual seconds.
 
     A bar reaches from the download to the arrival of the upload.
     """
-    lines = [line for line in run.rounds if line.get("turns")][:MOST_ROUNDS]
+    lines = [line for line in run.metrics if line.get("turns")][:MOST_ROUNDS]
     if not lines:
         return None
     turns = [turn for line in lines for turn in line["turns"]]
@@ -293,16 +206,16 @@ def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return mean, low, high
 
 
-def list_models(run: Run) -> dict[str, str]:
+def list_models(run: Result) -> dict[str, str]:
     """The models with a number for each client, and what figures call them."""
     if personal_is_server(run):
         return {"server": "server = personal"}
     models = ("personal", "server")
-    return {m: m for m in models if f"{m}/test/accuracy" in run.per_client}
+    return {m: m for m in models if f"{m}/test/accuracy" in run.clients}
 
 
 # name -> (how it is drawn, what it shows)
-OF_RUN: dict[str, tuple[Callable[[Run], "Figure | None"], str]] = {
+OF_RUN: dict[str, tuple[Callable[[Result], "Figure | None"], str]] = {
     "learning_curves": (
         learning_curves,
         "Test accuracy and loss: the mean over all clients, and a band from the 10th "

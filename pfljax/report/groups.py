@@ -5,19 +5,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pfljax.report.runs import Run
-from pfljax.runs.config import join_options
+from pfljax.runs.config import to_json
+from pfljax.runs.result import Result
+from pfljax.runs.settings import Experiment
 
 # They do not make another method.
 OF_A_RUN = (
-    "seed",
-    "out",
-    "baseline",
-    "devices",
-    "pin_clients",
-    "keep_checkpoints",
+    "seed", "out", "baseline", "devices", "pin_clients", "keep_checkpoints",
     "state_storage",
-)
+)  # fmt: skip
 # Settings of the problem: between runs that differ in one, no method is the best.
 PROBLEM = (
     "dataset", "partition", "clients", "noise", "test", "test_from", "examples",
@@ -29,69 +25,67 @@ class Group(NamedTuple):
     """The runs of a method, by seed."""
 
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[Result, ...]
 
     @property
-    def config(self) -> dict[str, Any]:
+    def experiment(self) -> Experiment:
         """The settings of the first run, which differ in seed and folders alone."""
-        return self.runs[0].config
+        return self.runs[0].experiment
 
 
-def group_runs(runs: Iterable[Run]) -> tuple[Group, ...]:
+def group_runs(runs: Iterable[Result]) -> tuple[Group, ...]:
     """The runs by their settings without the seed, in order of appearance.
 
     Raises:
       ValueError: two runs have the same settings and seed.
     """
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, list[Result]] = {}
     for run in runs:
-        settings = {k: v for k, v in run.config.items() if k not in OF_A_RUN}
-        groups.setdefault(_text(settings), []).append(run)
+        settings = to_json(run.experiment)
+        shared = {name: settings[name] for name in settings if name not in OF_A_RUN}
+        groups.setdefault(_text(shared), []).append(run)
     for group in groups.values():
-        group.sort(key=lambda run: run.seed)
+        group.sort(key=lambda run: run.experiment.seed)
         for a, b in itertools.pairwise(group):
-            if a.seed == b.seed:
+            if a.experiment.seed == b.experiment.seed:
                 raise ValueError(
                     f"{a.folder} and {b.folder} have the same settings and seed "
-                    f"{a.seed}; give one of them"
+                    f"{a.experiment.seed}; give one of them"
                 )
-    labels = _unique_labels([group[0] for group in groups.values()])
+    first_runs = [group[0] for group in groups.values()]
     return tuple(
-        Group(label, tuple(group))
-        for label, group in zip(labels, groups.values(), strict=True)
+        Group(_unique_label(run, first_runs), tuple(group))
+        for run, group in zip(first_runs, groups.values(), strict=True)
     )
 
 
-def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_settings(groups: Sequence[Group]) -> list[str]:
+    """The settings that differ between groups; a method and its options are one."""
+    return _differing([to_json(group.experiment) for group in groups])
+
+
+def differing_problem(groups: Sequence[Group]) -> list[str]:
+    """The settings of the problem itself in which the groups differ."""
+    return [name for name in differing_settings(groups) if name in PROBLEM]
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The names whose values are not all equal; seeds and folders aside."""
     names = sorted(set().union(*settings).difference(OF_A_RUN))
     return [n for n in names if len({_text(each.get(n)) for each in settings}) > 1]
 
 
-def differing_settings(groups: Sequence[Group]) -> list[str]:
-    """Settings that tell the groups apart; a method and its options are one."""
-    return differing([join_options(group.config) for group in groups])
+def _unique_label(run: Result, runs: Sequence[Result]) -> str:
+    """The label; one that runs share is followed by the settings that differ."""
+    names = _differing([_options(twin) for twin in runs if twin.label == run.label])
+    words = [f"{name}={_options(run).get(name)}" for name in names if name != "label"]
+    return f"{run.label} ({', '.join(words)})" if words else run.label
 
 
-def differing_problem(groups: Sequence[Group]) -> list[str]:
-    """The settings of the problem itself in which the groups differ."""
-    return [n for n in differing([g.config for g in groups]) if n in PROBLEM]
-
-
-def _unique_labels(runs: Sequence[Run]) -> list[str]:
-    """Labels; those that runs share are followed by the settings that differ."""
-    labels = []
-    for run in runs:
-        twins = [_with_options(twin) for twin in runs if twin.label == run.label]
-        own = _with_options(run)
-        names = [n for n in differing(twins) if n not in ("label", "hyper")]
-        words = [f"{name}={own.get(name)}" for name in names]
-        labels.append(f"{run.label} ({', '.join(words)})" if words else run.label)
-    return labels
-
-
-def _with_options(run: Run) -> dict[str, Any]:
-    return run.config | (run.config.get("hyper") or {})
+def _options(run: Result) -> dict[str, Any]:
+    """The settings, with the options of the method beside them."""
+    method = run.experiment.algorithm
+    return to_json(run.experiment) | {"algorithm": method.name, **method.options}
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from pfljax.report.style import draw
-from pfljax.report.tables import EMPTY, Table
+from pfljax.report.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,11 +86,6 @@ def format_value(value: Any) -> str:
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-def percent(share: Any) -> str:
-    """A share in percent; a dash for None."""
-    return EMPTY if share is None else f"{100 * share:.2f}"
 
 
 @functools.cache

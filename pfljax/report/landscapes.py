@@ -51,12 +51,14 @@ def first_landscapes(groups: Sequence[Group]) -> list[Picture]:
     """Those of the first run of each method that has some, as many kinds as fit."""
     kinds: dict[str, list[Picture]] = {}
     for group in groups:
-        of_runs = {run.seed: read_landscapes(run.folder) for run in group.runs}
-        seed = next((seed for seed, pictures in of_runs.items() if pictures), None)
-        for picture in of_runs[seed] if seed is not None else ():
-            caption = f"{group.label}, seed {seed}. {picture.caption}"
-            kind = kinds.setdefault(picture.name, [])
-            kind.append(picture._replace(caption=caption))
+        for run in group.runs:
+            pictures = read_landscapes(run.folder)
+            for picture in pictures:
+                head = f"{group.label}, seed {run.experiment.seed}."
+                picture = picture._replace(caption=f"{head} {picture.caption}")
+                kinds.setdefault(picture.name, []).append(picture)
+            if pictures:
+                break
     shown: list[Picture] = []
     # Whole kinds: the landscape of one method alone could not be compared.
     for pictures in kinds.values():

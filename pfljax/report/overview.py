@@ -2,30 +2,30 @@
 
 import io
 import textwrap
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.frames import Frame
-from pfljax.report.tables import EMPTY, Table
+from pfljax.report.tables import Column, Table, keep_known
+from pfljax.runtime.words import count_noun
 
 WIDTH = 80  # columns of a terminal
 MOST_ROWS = 15  # on a screen
 MOST_NAMES = 4  # in a sentence
 MARK = "*"
 MARK_NOTE = f"{MARK} not distinguishable from the best"
-NUMBERS = {  # key -> (title, scale, format)
-    "accuracy": ("Test acc. %", 100, ".2f"),
-    "std": ("Std", 100, ".2f"),
-    "gain_local": ("Over local", 100, "+.2f"),
-    "gain_tuned": ("Over tuned FedAvg", 100, "+.2f"),
-    "worse_than_local": ("Worse off %", 100, ".1f"),
-    "mb": ("MB", 1, ".2f"),
-    "seconds": ("Seconds", 1, ".1f"),
-    "clock": ("Virtual seconds", 1, ".1f"),
-}
+COLUMNS = (
+    Column("accuracy", "Test acc. %", 100, ".2f"),
+    Column("std", "Std", 100, ".2f"),
+    Column("gain_local", "Over local", 100, "+.2f"),
+    Column("gain_tuned", "Over tuned FedAvg", 100, "+.2f"),
+    Column("worse_than_local", "Worse off %", 100, ".1f"),
+    Column("mb", "MB", 1, ".2f"),
+    Column("seconds", "Seconds", 1, ".1f"),
+    Column("clock", "Virtual seconds", 1, ".1f"),
+)
 
 
 def overview(frame: Frame, comparisons: Frame) -> Frame:
@@ -39,7 +39,8 @@ def overview(frame: Frame, comparisons: Frame) -> Frame:
     spent = rows.groupby(["method", "seed"])
     spent = spent[["bytes_up", "bytes_down", "seconds", "clock"]].first()
     by_seed = wide.join(spent).assign(mb=(spent.bytes_up + spent.bytes_down) / 1e6)
-    by_seed = by_seed.reindex(columns=["accuracy", *list(NUMBERS)[2:]])
+    names = [column.key for column in COLUMNS if column.key != "std"]
+    by_seed = by_seed.reindex(columns=names)
     seeds = by_seed.groupby(level="method")
     table = seeds.mean()
     table.insert(1, "std", seeds.accuracy.std())
@@ -52,20 +53,15 @@ def overview(frame: Frame, comparisons: Frame) -> Frame:
 
 def overview_table(table: Frame, most: int | None = None) -> Table:
     """The overview as text, without columns that have no number."""
-    keys = [k for k in NUMBERS if k == "accuracy" or table[k].notna().any()]
+    accuracy, *others = COLUMNS
+    columns = [accuracy, *keep_known(table, others)]
     rows = []
     for method, row in table.head(most or len(table)).iterrows():
-        cells = [_cell(row, key) for key in keys]
-        rows.append([str(method), MARK if row.is_alike else "", *cells])
-    header = ["Method", "", *(NUMBERS[key][0] for key in keys)]
+        mark = MARK if row.is_alike else ""
+        rows.append([str(method), mark, *(c.text(row[c.key]) for c in columns)])
+    header = ["Method", "", *(column.title for column in columns)]
     note = MARK_NOTE if table.is_alike.any() else ""
     return Table("Test accuracy at the last round", header, rows, note=note)
-
-
-def _cell(row: Any, key: str) -> str:
-    _, scale, form = NUMBERS[key]
-    value = row[key]
-    return EMPTY if np.isnan(value) else format(scale * value, form)
 
 
 def answer(table: Frame, comparisons: Frame) -> list[str]:
@@ -75,53 +71,53 @@ def answer(table: Frame, comparisons: Frame) -> list[str]:
     tested = with_best[with_best.p_holm.notna()]
     sentences = [f"{best} has the highest mean accuracy, {100 * accuracy:.2f} %."]
     if len(with_best) > len(tested):
-        sentences.append("One seed without the clients' accuracies cannot be tested.")
+        sentences.append(
+            "A single seed cannot be tested without the accuracies of its clients."
+        )
     if tested.empty:
         return sentences
     sure = tested[tested.p_holm < LEVEL]
     unsure = tested[tested.p_holm >= LEVEL]
     if len(sure):
-        names = _list(sure.against, "every other method" if unsure.empty else "")
-        p = _p_text(sure.p_holm.max())
-        sentences.append(f"Another seed would say the same against {names} ({p}).")
+        is_all = unsure.empty and len(sure) > 1
+        names = "every other method" if is_all else _list(sure.against)
+        p = sure.p_holm.max()
+        p_text = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+        sentences.append(
+            f"It is better than {names}, and another seed would say the same "
+            f"({p_text})."
+        )
     if len(unsure):
-        sentences.append(_open_comparisons(unsure))
+        sentences.append(_explain_unsure(unsure))
     if tested.seeds.min() == 1:
-        sentences.append("One seed can answer only roughly.")
+        sentences.append("With one seed this is only a rough answer.")
     elif tested.same_clients.all():
-        sentences.append("All seeds have the same clients: this holds for them alone.")
+        sentences.append(
+            "All seeds have the same clients, so this holds for these clients only."
+        )
     return sentences
 
 
-def _open_comparisons(unsure: Frame) -> str:
-    """Which comparisons are open, and how many seeds would decide them."""
-    seeds = int(unsure.seeds.max())
-    count = "1 seed does" if seeds == 1 else f"{seeds} seeds do"
-    text = f"{count} not decide whether it is better than {_list(unsure.against)}"
-    needed = [
-        f"{row.needed:.0f}" if np.isfinite(row.needed) else "more than 100"
-        for row in unsure.itertuples()
-    ]
-    if len(set(needed)) == 1:
-        needed = needed[:1]
-    if len(needed) > MOST_NAMES:
-        needed = [f"at least {min(unsure.needed.fillna(np.inf)):.0f}"]
-    return f"{text}; {_list(needed)} would, if the differences stay as they are."
+def _explain_unsure(unsure: Frame) -> str:
+    """Which comparisons the seeds cannot decide, and how many seeds could."""
+    seeds = count_noun(int(unsure.seeds.max()), "seed")
+    text = f"{seeds} cannot tell whether it is better than {_list(unsure.against)}"
+    needed = unsure.needed.astype(float)
+    counts = ["more than 100" if np.isnan(n) else f"{n:.0f}" for n in needed]
+    if len(set(counts)) == 1:
+        counts = counts[:1]
+    if len(counts) > MOST_NAMES:
+        counts = [f"at least {needed.min():.0f}"]
+    return f"{text}; {_list(counts)} could, if the differences stay as they are."
 
 
-def _list(names: Any, every: str = "") -> str:
+def _list(names: Iterable[str]) -> str:
     """Names in a sentence; of many, the first ones and how many more there are."""
-    if every and len(names) > 1:
-        return every
-    names_ = list(names)
-    if len(names_) > MOST_NAMES:
-        names_ = [*names_[: MOST_NAMES - 1], f"{len(names_) - MOST_NAMES + 1} others"]
-    *first, last = names_
+    *first, last = names
+    if len(first) >= MOST_NAMES:
+        last = f"{len(first) + 2 - MOST_NAMES} others"
+        first = first[: MOST_NAMES - 1]
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def _p_text(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def screen(table: Table, sentences: Sequence[str], more: int = 0) -> str:
@@ -134,9 +130,10 @@ def screen(table: Table, sentences: Sequence[str], more: int = 0) -> str:
     name, *numbers = table.header
     shown.add_column(name, no_wrap=True, overflow="ellipsis")
     for title in numbers:
-        shown.add_column(title, justify="right")
+        longest = max(map(len, title.split()), default=1)
+        shown.add_column(title, justify="right", min_width=longest)
     for row in table.rows:
-        shown.add_row(*map(_plain, row))
+        shown.add_row(*(" ".join(text.split()) for text in row))
     text = io.StringIO()
     Console(file=text, width=WIDTH, color_system=None, markup=False).print(shown)
     lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
@@ -149,7 +146,3 @@ def screen(table: Table, sentences: Sequence[str], more: int = 0) -> str:
             sentence, WIDTH, break_long_words=False, break_on_hyphens=False
         )
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())

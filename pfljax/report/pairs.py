@@ -6,16 +6,17 @@ comparisons with the best and once over the others. Wilcoxon's test over the see
 over the clients of these seeds, stand beside it.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pfljax.evaluation import significance
-from pfljax.evaluation.significance import Estimate, Pair
+from pfljax.evaluation.significance import Pair
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.groups import Group
-from pfljax.report.runs import is_local, is_tuned_fedavg, main_clients
+from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg
 
 COLUMNS = (
     "method",
@@ -54,41 +55,40 @@ class Scores(NamedTuple):
 
 def make_scores(group: Group, means: Mapping[int, float]) -> Scores:
     """The scores of a group of runs; `means` are by seed."""
-    clients = {run.seed: main_clients(run) for run in group.runs}
+    clients = {run.experiment.seed: client_accuracy(run) for run in group.runs}
     return Scores(
         method=group.label,
         means=means,
         clients={s: values for s, values in clients.items() if values is not None},
-        data={run.seed: run.partition["sha256"] for run in group.runs},
-        is_baseline=is_local(group.config) or is_tuned_fedavg(group.config),
+        data={run.experiment.seed: run.partition["sha256"] for run in group.runs},
+        is_baseline=is_local(group.experiment) or is_tuned_fedavg(group.experiment),
     )
 
 
 def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
-    """(a row for each comparison, the method with the greater mean first; refusals)."""
-    methods = [m for m in methods if np.isfinite(m.mean)]
+    """(a row for each comparison, the method with the greater mean first; refusals).
+
+    A method without a mean that is finite is left out.
+    """
+    methods = [method for method in methods if method.means]
     methods.sort(key=lambda m: -m.mean)
-    comparisons = []
+    with_best, others = [], []
     refusals = []
-    for i, a in enumerate(methods):
-        for b in methods[i + 1 :]:
-            if i and not (a.is_baseline or b.is_baseline):
-                continue
-            problem = mismatch(a, b)
-            if problem:
-                refusals.append(f"Not compared: {problem}.")
-            else:
-                comparisons.append((a, b, i == 0))
-    rows = []
-    for with_best in (True, False):
-        family = [
-            (a, b) for a, b, is_with_best in comparisons if is_with_best == with_best
-        ]
-        rows += [row | {"with_best": with_best} for row in _compare_family(family)]
+    for a, b in itertools.combinations(methods, 2):
+        is_with_best = a is methods[0]
+        if not (is_with_best or a.is_baseline or b.is_baseline):
+            continue
+        problem = explain_mismatch(a, b)
+        if problem:
+            refusals.append(f"Not compared: {problem}.")
+        else:
+            (with_best if is_with_best else others).append((a, b))
+    rows = [row | {"with_best": True} for row in _compare_family(with_best)]
+    rows += [row | {"with_best": False} for row in _compare_family(others)]
     return make_frame(rows, COLUMNS), refusals
 
 
-def mismatch(a: Scores, b: Scores) -> str:
+def explain_mismatch(a: Scores, b: Scores) -> str:
     """Why two methods cannot be compared, and what to do; empty if they can."""
     shared = sorted(a.means.keys() & b.means.keys())
     if not shared:
@@ -127,33 +127,29 @@ def _compare_family(
     estimates = significance.estimate(differences)
     corrected = significance.holm(np.array([e.p for e in estimates]))
     rows = []
-    for (a, b), d, e, p in zip(
+    for (a, b), difference, estimate, p_holm in zip(
         comparisons, differences, estimates, corrected, strict=True
     ):
-        head = {"method": a.method, "against": b.method, "seeds": len(d.means)}
-        rows.append(head | _numbers(d, e, p, len(comparisons)))
+        needed = significance.seeds_needed(estimate, len(comparisons))
+        rows.append(
+            {"method": a.method, "against": b.method, "seeds": len(difference.means)}
+            | estimate._asdict()
+            | {"p_holm": p_holm, "needed": float(needed or "nan")}
+            | _test_ranks(difference)
+        )
     return rows
 
 
-def _numbers(
-    differences: Pair, estimate: Estimate, p_holm: float, comparisons: int
-) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "difference": estimate.difference,
-        "low": estimate.low,
-        "high": estimate.high,
-        "p_holm": float(p_holm),
-        "p": estimate.p,
-        "needed": float(significance.seeds_needed(estimate, comparisons) or "nan"),
-        "same_clients": differences.same_clients,
-    }
-    if len(differences.means) > 1:
-        row["p_wilcoxon"] = significance.signed_rank(differences.means)
-    if differences.clients:
-        clients = differences.clients
-        counted = np.concatenate(clients)
+def _test_ranks(difference: Pair) -> dict[str, Any]:
+    """Wilcoxon's tests, and how many clients win, tie and lose."""
+    row: dict[str, Any] = {"same_clients": difference.same_clients}
+    if len(difference.means) > 1:
+        row["p_wilcoxon"] = significance.signed_rank(difference.means)
+    if difference.clients:
+        counted = np.concatenate(difference.clients)
         # A client that all seeds have counts once.
-        units = np.mean(clients, axis=0) if differences.same_clients else counted
+        is_same = difference.same_clients
+        units = np.mean(difference.clients, axis=0) if is_same else counted
         row["p_clients"] = significance.signed_rank(units)
         counts = significance.win_tie_loss(counted)
         row |= dict(zip(("win", "tie", "lose"), counts, strict=True))

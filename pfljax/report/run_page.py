@@ -8,15 +8,17 @@ import numpy as np
 from pfljax.report import figures
 from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, render
 from pfljax.report.key_figures import key_figures
-from pfljax.report.runs import Run
+from pfljax.report.quantities import list_quantities
 from pfljax.report.settings import model_names, model_of_each, settings_by_group
-from pfljax.report.tables import EMPTY, Table
+from pfljax.report.tables import Column, Table
 from pfljax.runs import names
+from pfljax.runs.config import to_json
+from pfljax.runs.result import Result
 from pfljax.runtime.words import count_noun
 
 MOST_CLIENTS = 500  # with a row of their own
 BY_CLIENT = ("clients", "sizes", "class_histogram", "official", "official_names")
-ARRAYS = {  # name in per_client.npz -> heading
+ARRAYS = {  # name in clients.npz -> heading
     "train_size": "Training examples",
     "test_size": "Test examples",
     "participations": "Rounds taken part in",
@@ -24,7 +26,7 @@ ARRAYS = {  # name in per_client.npz -> heading
 
 
 def run_page(
-    run: Run,
+    run: Result,
     details: Mapping[str, Sequence[Table]],
     pictures: Sequence[Picture],
     landscapes: Sequence[Picture],
@@ -38,7 +40,7 @@ def run_page(
         "More figures": pictures[1:],
         "Landscapes": landscapes,
         "Each client": [_client_table(run)],
-        "Settings": settings_by_group(run.config),
+        "Settings": settings_by_group(to_json(run.experiment)),
         "Data": [Pairs(_data(run.partition))],
         "Environment": [Pairs(_environment(run))],
     }
@@ -46,7 +48,7 @@ def run_page(
     return render(run.label, _facts(run), run_notices(run, "This run"), lead, folded)
 
 
-def run_notices(run: Run, subject: str) -> list[str]:
+def run_notices(run: Result, subject: str) -> list[str]:
     """What a reader has to know first of a run, in sentences about `subject`."""
     notices = []
     stopped = run.summary.get("stopped")
@@ -60,21 +62,22 @@ def run_notices(run: Run, subject: str) -> list[str]:
     return notices
 
 
-def _facts(run: Run) -> list[str]:
-    config = run.config
-    dealing = names.short(config.get("partition", "unknown"))
+def _facts(run: Result) -> list[str]:
+    experiment = run.experiment
+    models = experiment.models
+    partition = names.short(str(experiment.partition))
     return [
-        str(config["algorithm"]),
-        *([f"models {model_names(config['models'])}"] if config.get("models") else []),
-        f"data {names.short(config.get('dataset', 'unknown'))}",
-        f"partition {'given in Python' if run.partition.get('given') else dealing}",
+        experiment.algorithm.name,
+        *([f"models {model_names(list(map(str, models)))}"] if models else []),
+        f"data {names.short(str(experiment.dataset))}",
+        f"partition {'given in Python' if run.partition.get('given') else partition}",
         count_noun(len(run.partition["class_histogram"]), "client"),
-        count_noun(run.summary["rounds"], "round"),
-        f"seed {run.seed}",
+        count_noun(run.rounds, "round"),
+        f"seed {experiment.seed}",
     ]
 
 
-def _client_table(run: Run) -> Table:
+def _client_table(run: Result) -> Table:
     """A row for each client; in a large federation for those that fare worst."""
     columns = client_columns(run)
     C = len(columns["Client"])
@@ -83,7 +86,7 @@ def _client_table(run: Run) -> Table:
     if C > MOST_CLIENTS:
         models = list(figures.list_models(run))
         if models:
-            accuracy = run.per_client[f"{models[0]}/test/accuracy"][-1]
+            accuracy = run.clients[f"{models[0]}/test/accuracy"][-1]
             shown = np.argsort(accuracy, kind="stable")
         shown = shown[:MOST_CLIENTS]
         title = f"The {MOST_CLIENTS} clients of least accuracy, of {C}"
@@ -91,32 +94,30 @@ def _client_table(run: Run) -> Table:
     return Table(title, list(columns), rows)
 
 
-def client_columns(run: Run) -> dict[str, Sequence[Any]]:
+def client_columns(run: Result) -> dict[str, Sequence[Any]]:
     """A value for each client, by heading."""
     histogram = np.asarray(run.partition["class_histogram"])
     C = len(histogram)
     columns: dict[str, Sequence[Any]] = {
         "Client": run.partition.get("clients") or range(C)
     }
-    if run.config.get("models"):
-        columns["Model"] = model_of_each(run.config["models"], C)
+    models = to_json(run.experiment)["models"]
+    if models:
+        columns["Model"] = model_of_each(models, C)
     for name, heading in ARRAYS.items():
-        if name in run.per_client:
-            columns[heading] = run.per_client[name].tolist()
+        if name in run.clients:
+            columns[heading] = run.clients[name].tolist()
     columns["Classes"] = (histogram > 0).sum(1)
     for model, text in figures.list_models(run).items():
-        accuracy = 100 * run.per_client[f"{model}/test/accuracy"][-1].astype(float)
-        columns[f"Accuracy, {text} (%)"] = [_cell(a, ".2f") for a in accuracy]
-    for name, values in figures.list_quantities(run).items():
-        columns[name] = [_cell(value, ".4g") for value in values]
+        column = Column("", f"Accuracy, {text} (%)", 100, ".2f")
+        accuracy = run.clients[f"{model}/test/accuracy"][-1].astype(float)
+        columns[column.title] = [column.text(value) for value in accuracy]
+    for name, values in list_quantities(run).items():
+        columns[name] = [Column("", name, form=".4g").text(v) for v in values]
     return columns
 
 
-def _cell(value: float, form: str) -> str:
-    return EMPTY if np.isnan(value) else format(value, form)
-
-
-def _environment(run: Run) -> dict[str, str]:
+def _environment(run: Result) -> dict[str, str]:
     """The versions and the machine behind the numbers, as far as recorded."""
     environment = dict(run.environment)
     packages = environment.pop("packages", {})

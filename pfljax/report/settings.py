@@ -4,7 +4,6 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from pfljax.report.html import Pairs, format_value
-from pfljax.runs.config import join_options
 from pfljax.runs.settings import HELP
 
 # What is said behind models whose paper could not be read, by how their names begin.
@@ -23,9 +22,8 @@ def model_names(names: Sequence[str]) -> str:
 
 def model_of_each(names: Sequence[str], count: int) -> list[str]:
     """The model of each of `count` clients, for the setting `models`."""
-    from pfljax.models.model_groups import (
-        GROUPS,  # it loads Flax, which few reports need
-    )
+    # Here, for it loads Flax, which few reports need.
+    from pfljax.models.model_groups import GROUPS
 
     models = [model for name in names for model in GROUPS.get(name, [name])]
     return [models[client % len(models)] for client in range(count)]
@@ -41,12 +39,10 @@ def value_text(name: str, value: Any) -> str:
 def settings_by_group(
     settings: Mapping[str, Any], without: Container[str] = ()
 ) -> list[Pairs]:
-    """Tabulated settings below their headings, without those of these names."""
-    hyper = {n: v for n, v in settings["hyper"].items() if n not in without}
-    headings = {name: title for title, names in HELP.items() for name in names}
-    groups: dict[str, dict[str, str]] = {}
-    for name, value in join_options({**settings, "hyper": hyper}).items():
-        if name not in without:
-            group = groups.setdefault(headings.get(name, ""), {})
-            group[name] = value_text(name, value)
-    return [Pairs(group, title.capitalize()) for title, group in groups.items()]
+    """The settings of a config.json below their headings, without these names."""
+    groups = []
+    for title, names in HELP.items():
+        shown = [n for n in names if n in settings and n not in without]
+        group = {name: value_text(name, settings[name]) for name in shown}
+        groups.append(Pairs(group, title.capitalize()))
+    return groups

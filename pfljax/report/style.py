@@ -1,4 +1,4 @@
-"""The look of figures: colours, axes, labels at the end of lines, and saving.
+"""The look of figures: colours, axes, legends, and saving.
 
 Figures are `matplotlib.figure.Figure` objects, made without pyplot and its global
 state. matplotlib is imported inside functions, for that takes a second.
@@ -89,38 +89,15 @@ def merge_equal(
     return [(index, " = ".join(names)) for index, names in merged.items()]
 
 
-def label_ends(axes: "Axes", ends: Sequence[tuple[float, str, str]]) -> None:
-    """Writes (y, text, colour) at the right edge, spread so that none overlap.
-
-    Call it when the limits of the axes are final.
-    """
-    ends = [end for end in ends if np.isfinite(end[0])]
-    lines = np.array([text.count("\n") + 1 for _, text, _ in ends])
-    low, high = axes.get_ylim()
-    height = axes.get_figure().get_size_inches()[1]  # type: ignore[union-attr]
-    # In parts of the axes: labels keep their size, whatever the limits are.
-    wanted = np.array([(y - low) / (high - low) for y, _, _ in ends])
-    sizes = (0.05 + 0.17 * lines) / height
-    centres = spread(np.clip(wanted, 0, 1), sizes)
-    for (_, text, colour), y, centre in zip(ends, wanted, centres, strict=True):
-        axes.plot(
-            [1.0, 1.02, 1.035],
-            [np.clip(y, 0, 1), centre, centre],
-            color=colour,
-            linewidth=0.8,
-            transform=axes.transAxes,
-            clip_on=False,
-        )
-        axes.text(
-            1.045,
-            centre,
-            text,
-            color=colour,
-            va="center",
-            transform=axes.transAxes,
-            parse_math=False,
-        )
-    axes.set_ylim(low, high)
+def add_legend(axes: "Axes") -> None:
+    """Names the labelled lines right of the axes, from the highest end downwards."""
+    lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    lines.sort(key=lambda line: -np.nan_to_num(np.asarray(line.get_ydata())[-1]))
+    legend = axes.legend(
+        handles=lines, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False
+    )
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def integer_ticks(axis: "Axis") -> None:
@@ -133,38 +110,6 @@ def integer_ticks(axis: "Axis") -> None:
 def wrap(label: str) -> str:
     """A label broken into lines of 26 characters at most."""
     return textwrap.fill(" ".join(label.split()), 26)
-
-
-def spread(wanted: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Centres near `wanted` f[n], in its order, of labels `sizes` f[n] high.
-
-    Neighbours that would overlap form a block, which lies as near as it can to what its
-    members want, inside [0, 1] where it fits.
-    """
-    blocks: list[np.ndarray] = []
-    centres = np.array(wanted, float)
-    for i in np.argsort(wanted, kind="stable"):
-        block = np.array([i])
-        while True:
-            heights = sizes[block]
-            offset = np.cumsum(heights) - heights / 2
-            room = max(0.0, 1 - float(heights.sum()))
-            # Least squares: the mean of where each member wants the block to start.
-            wanted_start = np.mean(wanted[block] - offset)
-            start = np.clip(wanted_start, 0, room)
-            centres[block] = start + offset
-            # The tolerance lets blocks touch: rounding must not make them overlap.
-            if not blocks or _top(blocks[-1], centres, sizes) <= start + 1e-9:
-                break
-            block = np.concatenate([blocks.pop(), block])
-        blocks.append(block)
-    return centres
-
-
-def _top(block: np.ndarray, centres: np.ndarray, sizes: np.ndarray) -> float:
-    """The upper edge of a block of labels."""
-    last = block[-1]
-    return float(centres[last] + sizes[last] / 2)
 
 
 def save_figure(

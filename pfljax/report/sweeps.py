@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pfljax import registry
 from pfljax.evaluation.over_clients import FIGURES
-from pfljax.report import tables
 from pfljax.report.frames import Frame, make_frame, read_text
 from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.style import (
     GRID,
-    label_ends,
+    add_legend,
     line_styles,
     merge_equal,
     new_figure,
@@ -30,7 +28,9 @@ from pfljax.report.tables import (
     make_table,
     values_by_seed,
 )
+from pfljax.report.tables import markdown as table_markdown
 from pfljax.report.tidy import COLUMNS, ORACLE
+from pfljax.runs.settings import Experiment
 from pfljax.runtime.documents import damage_error
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read(folder: str | Path) -> Frame:
     path = Path(folder) / "sweep.csv"
     if not path.exists():
         raise ValueError(
-            f"{folder} has no sweep.csv: no run is finished; its command goes on"
+            f"{folder} has no sweep.csv: no run is finished; run its command again"
         )
     try:
         frame = read_text(path)
@@ -122,32 +122,29 @@ def baselines(frame: Frame) -> set[str]:
         return set()
     points = set()
     for values in frame[swept_names(frame)].drop_duplicates().to_dict("records"):
-        choice = registry.parse(values["algorithm"])
-        settings = {"algorithm": choice.name, "hyper": choice.options}
-        if is_local(settings) or is_tuned_fedavg(settings):
+        experiment = Experiment(values["algorithm"])
+        if is_local(experiment) or is_tuned_fedavg(experiment):
             points.add(point_text(values))
     return points
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """The points at the last round as a table in Markdown, over seeds."""
-    frame = tidy(rows)
     columns = (*ACCURACY, *CALIBRATION)
+    values = values_by_seed(tidy(rows))
     title = "Test metrics at the last round"
-    return tables.markdown(
-        make_table(title, values_by_seed(frame), columns, ACCURACY_NOTE)
-    )
+    return table_markdown(make_table(title, values, columns, ACCURACY_NOTE))
 
 
-def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> str:
-    """How many of the runs of `over` are in the table; empty if all are."""
+def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> list[str]:
+    """A notice of how many of the runs of `over` are in the table; [] if all are."""
     wanted = {name: {value_text(value) for value in over[name]} for name in over}
     runs = frame[list(over)].drop_duplicates().to_dict("records")
     done = sum(all(value_text(r[n]) in wanted[n] for n in over) for r in runs)
     asked = math.prod(len(values) for values in over.values())
     if done >= asked:
-        return ""
-    return f"{done} of {asked} runs are finished; the sweep's command runs the rest."
+        return []
+    return [f"{done} of {asked} runs are finished; run the sweep again for the rest."]
 
 
 def swept_names(frame: Frame) -> list[str]:
@@ -171,10 +168,10 @@ def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> "Figure | None":
     if along is None:
         return None
     points = tidy(frame)
-    points["label"] = _texts(frame.drop(columns=along)).loc[points.index]
-    points["tick"] = [value_text(value) for value in frame[along].loc[points.index]]
+    points["label"] = tidy(frame.drop(columns=along)).method
+    points["tick"] = frame[along].loc[points.index].map(value_text)
     points = points[points["last"] & points.main & (points.metric == "accuracy")]
-    points = points[(points.split == "test") & points.clients.isin(["all", np.nan])]
+    points = points[(points.split == "test") & (points.clients == "all")]
     # Even steps: values are often powers of ten, with a zero among them.
     ticks = sorted(set(points.tick), key=float)
     accuracy = 100 * points.pivot_table("mean", ["label", "tick"], "seed", sort=False)
@@ -182,10 +179,10 @@ def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> "Figure | None":
     for label, seeds in accuracy.groupby(level="label", sort=False):
         seeds = seeds.droplevel("label").reindex(ticks)
         curves[str(label)] = np.array([seeds.mean(axis=1), seeds.std(axis=1).fillna(0)])
-    return _draw(curves, ticks, along)
+    return _draw_points(curves, ticks, along)
 
 
-def _draw(
+def _draw_points(
     curves: Mapping[str, np.ndarray], ticks: Sequence[str], along: str
 ) -> "Figure":
     """Draws means and whiskers f[2, ticks] by label."""
@@ -194,26 +191,17 @@ def _draw(
     styles = line_styles([label for _, label in merged])
     # Side by side, for whiskers of near curves would hide one another.
     shifts = np.linspace(-0.5, 0.5, len(merged)) * 0.04 * len(ticks)
-    ends = []
     for (i, label), style, shift in zip(merged, styles, shifts, strict=True):
         means, whiskers = list(curves.values())[i]
         x = np.arange(len(ticks)) + (shift if len(merged) > 1 else 0)
-        axes.errorbar(x, means, whiskers, marker="o", capsize=3, **style)
-        ends.append((means[-1], wrap(label), style["color"]))
+        bars = axes.errorbar(x, means, whiskers, marker="o", capsize=3, **style)
+        bars.lines[0].set_label(wrap(label))
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set(xlabel=along, ylabel="test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
-    if len(ends) > 1:
-        label_ends(axes, ends)
+    if len(merged) > 1:
+        add_legend(axes)
     return drawn
-
-
-def _texts(frame: Frame) -> "Any":
-    """The point of each row, as text."""
-    rows = frame[swept_names(frame)].to_dict("records")
-    return frame.index.to_series().map(
-        dict(zip(frame.index, map(point_text, rows), strict=True))
-    )
 
 
 def _axis(frame: Frame) -> str | None:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from pfljax.evaluation.fairness import DECILES
 from pfljax.evaluation.over_clients import DETECTION, FIGURES
-from pfljax.report.curves import INDEX
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.tidy import ORACLE
 
 EMPTY = "–"
+INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
 
 
 class Column(NamedTuple):
@@ -23,9 +23,13 @@ class Column(NamedTuple):
     key: str  # a metric, "metric.figure", or what was spent
     title: str
     scale: float = 1  # shown = value * scale
-    digits: int = 3
+    form: str = ".3f"
     better: int = 0  # 1 if more is better, -1 if less is, 0 for neither
     spread: bool = False  # whether to show the standard deviation over seeds
+
+    def text(self, value: float) -> str:
+        """The number as it is shown; a dash for NaN."""
+        return EMPTY if math.isnan(value) else format(value * self.scale, self.form)
 
 
 class Table(NamedTuple):
@@ -38,15 +42,15 @@ class Table(NamedTuple):
     note: str = ""
 
 
-def _percent(key: str, title: str, digits: int = 2, better: int = 1) -> Column:
-    return Column(key, f"{title} (%)", 100, digits, better)
+def _percent(key: str, title: str, form: str = ".2f", better: int = 1) -> Column:
+    return Column(key, f"{title} (%)", 100, form, better)
 
 
 def _points(key: str, title: str, better: int = 0) -> Column:
-    return Column(key, f"{title} (points)", 100, 2, better)
+    return Column(key, f"{title} (points)", 100, ".2f", better)
 
 
-WORSE_THAN_LOCAL = _percent("worse_than_local", "Worse off than local", 1, better=-1)
+WORSE_THAN_LOCAL = _percent("worse_than_local", "Worse off than local", ".1f", -1)
 ACCURACY = (
     _percent("accuracy", "Accuracy")._replace(spread=True),
     _points("accuracy.std", "Std over clients"),
@@ -56,9 +60,9 @@ ACCURACY = (
     _percent("accuracy.min", "Least"),
     Column("ece", "ECE", better=-1),
     WORSE_THAN_LOCAL,
-    Column("bytes_up", "MB up", 1e-6, 2),
-    Column("bytes_down", "MB down", 1e-6, 2),
-    Column("clock", "Virtual seconds", digits=1),
+    Column("bytes_up", "MB up", 1e-6, ".2f"),
+    Column("bytes_down", "MB down", 1e-6, ".2f"),
+    Column("clock", "Virtual seconds", form=".1f"),
 )
 CALIBRATION = (
     _percent("top5", "Top-5 accuracy")._replace(spread=True),
@@ -79,19 +83,19 @@ CALIBRATION_NOTE = (
 )
 FAIRNESS = (
     # A spread is not ranked: clients that all do badly are alike.
-    Column("variance", "Variance (points²)", 1e4, 1),
+    Column("variance", "Variance (points²)", 1e4, ".1f"),
     _points("iqr", "IQR"),
     _points("range", "Range"),
-    Column("gini", "Gini", digits=4),
-    Column("jain", "Jain", digits=4),
-    Column("entropy_fairness", "Entropy", digits=4),
-    Column("cosine_fairness", "Cosine", digits=4),
+    Column("gini", "Gini", form=".4f"),
+    Column("jain", "Jain", form=".4f"),
+    Column("entropy_fairness", "Entropy", form=".4f"),
+    Column("cosine_fairness", "Cosine", form=".4f"),
     _points("gain_local", "Gain over local", better=1),
     WORSE_THAN_LOCAL,
     _points("gain_tuned", "Gain over fine-tuned FedAvg", better=1),
     _points("gain_server", "Gain over server", better=1),
-    _percent("worse_than_server", "Worse off than server", 1, better=-1),
-    *(_percent(f"p{q}", f"P{q}", 1) for q in DECILES),
+    _percent("worse_than_server", "Worse off than server", ".1f", -1),
+    *(_percent(f"p{q}", f"P{q}", ".1f") for q in DECILES),
 )
 FAIRNESS_NOTE = (
     "How the accuracy is spread over clients, as means over seeds. P10 to P90 are "
@@ -109,20 +113,54 @@ SPENT_NOTE = (
     "of three evaluations reaches an accuracy. A target is not reached if one seed "
     "does not reach it. The area is the mean accuracy along the run."
 )
-UNITS = {  # of what is spent: (title, scale, digits)
-    "rounds": ("Rounds", 1, 1),
-    "bytes": ("MB", 1e-6, 2),
-    "seconds": ("Virtual seconds", 1, 1),
+UNITS = {  # of what is spent: (title, scale, format)
+    "rounds": ("Rounds", 1, ".1f"),
+    "bytes": ("MB", 1e-6, ".2f"),
+    "seconds": ("Virtual seconds", 1, ".1f"),
 }
+SECTIONS = {
+    "Accuracy": (ACCURACY, ACCURACY_NOTE),
+    "Fairness": (FAIRNESS, FAIRNESS_NOTE),
+    "Calibration and loss": (CALIBRATION, CALIBRATION_NOTE),
+}
+# Groups of clients with tables of their own.
+CLIENTS = ("participants", "never chosen", "unseen", "benign", "malicious")
+
+
+def detail_tables(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
+    """The tables of all models by section: accuracy, fairness, and calibration."""
+    moments = {"last": "the last round"}
+    # Where all runs chose their last round, one table stands for both.
+    if not frame[frame.chosen.eq(True) & ~frame["last"]].empty:
+        moments["chosen"] = "the round chosen on validation data"
+    details = {}
+    for section, (columns, note) in SECTIONS.items():
+        details[section] = [
+            make_table(
+                f"{section} at {text}",
+                values_by_seed(frame, moment=moment),
+                columns,
+                note,
+                ranked,
+            )
+            for moment, text in moments.items()
+        ]
+    others = {"on validation data": values_by_seed(frame, split="validation")}
+    for clients in CLIENTS:
+        others[f"of clients: {clients}"] = values_by_seed(frame, clients)
+    for text, values in others.items():
+        title = f"Accuracy at the last round {text}"
+        details["Accuracy"].append(make_table(title, values, ACCURACY, "", ranked))
+    return details
 
 
 def spent_columns(targets: Sequence[float]) -> list[Column]:
     """What is spent until each target, and the area under the curve."""
     columns = []
     for target in targets:
-        for name, (title, scale, digits) in UNITS.items():
+        for name, (title, scale, form) in UNITS.items():
             title = f"{title} to {100 * target:g} %"
-            columns.append(Column(f"{name}_to_{target:g}", title, scale, digits, -1))
+            columns.append(Column(f"{name}_to_{target:g}", title, scale, form, -1))
     return [*columns, _percent("area", "Area under the curve")]
 
 
@@ -133,12 +171,11 @@ def values_by_seed(
 
     `moment` is "last", or "chosen" for the round chosen on validation data.
     """
-    index = list(INDEX)
     rows = frame[frame[moment] & (frame.clients == clients) & (frame.split == split)]
-    wide = rows.pivot(index=index, columns="metric", values=list(FIGURES))
+    wide = rows.pivot(index=INDEX, columns="metric", values=list(FIGURES))
     wide.columns = [m if f == "mean" else f"{m}.{f}" for f, m in wide.columns]
-    spent = rows.groupby(index)[["round", "bytes_up", "bytes_down", "clock"]].first()
-    order = rows.set_index(index).index.unique()
+    spent = rows.groupby(INDEX)[["round", "bytes_up", "bytes_down", "clock"]].first()
+    order = rows.set_index(INDEX).index.unique()
     return wide.join(spent).reindex(order)
 
 
@@ -153,67 +190,67 @@ def make_table(
 
     Columns without a number are left out, and equal rows of a method are one.
     """
-    columns = [
-        c for c in columns if c.key in values and values[c.key].notna().any()
-    ]  # fmt: skip
-    lines: dict[tuple[str, ...], list[str]] = {}
-    numbers: list[list[float]] = []
+    columns = keep_known(values, columns)
+    models: dict[tuple[str, ...], list[str]] = {}  # by the texts of their row
     for (method, model), seeds in values.groupby(level=[0, 1], sort=False):
-        cells = [_cell(seeds[c.key] * c.scale, c) for c in columns]
+        cells = [_average(seeds[column.key], column) for column in columns]
         rounds = sorted({f"{r:g}" for r in seeds["round"]}, key=float)
-        texts = [text for text, _ in cells] + [str(len(seeds)), ", ".join(rounds)]
-        models = lines.setdefault((str(method), *texts), [])
-        if not models:
-            is_ranked = ranked and model != ORACLE
-            numbers.append([v if is_ranked else math.nan for _, v in cells])
-        models.append(str(model))
-    rows = [
-        [method, " = ".join(models), *texts]
-        for (method, *texts), models in lines.items()
-    ]
+        texts = (str(method), *cells, str(len(seeds)), ", ".join(rounds))
+        models.setdefault(texts, []).append(str(model))
+    rows = [[texts[0], " = ".join(models[texts]), *texts[1:]] for texts in models]
     header = ["Method", "Model", *(c.title for c in columns), "Seeds", "Round"]
-    best = frozenset(
-        (i, j + 2)
-        for j, column in enumerate(columns)
-        for i in _best([row[j] for row in numbers], column)
-    )
-    return Table(title, header, rows, best, note)
+    best = {
+        (i, j)
+        for j, column in enumerate(columns, start=2)
+        for i in _find_best(rows, j, column)
+    }
+    return Table(title, header, rows, frozenset(best if ranked else ()), note)
 
 
-def _cell(values: Any, column: Column) -> tuple[str, float]:
-    """(the text of a mean over seeds, the number that it shows)."""
+def keep_known(values: Frame, columns: Sequence[Column]) -> list[Column]:
+    """The columns that have a number."""
+    return [c for c in columns if c.key in values and values[c.key].notna().any()]
+
+
+def _average(values: Any, column: Column) -> str:
+    """The mean over seeds, with ± their standard deviation if the column has it."""
     values = values.dropna()
-    if values.empty:
-        return EMPTY, math.nan
-    mean = float(values.mean())
-    if math.isinf(mean):
-        missing = int((values == math.inf).sum())
+    missing = int((values == math.inf).sum())
+    if missing:
         some = "" if missing == len(values) else f" by {missing} of {len(values)} seeds"
-        return f"not reached{some}", math.nan
-    text = f"{mean:.{column.digits}f}"
+        return f"not reached{some}"
+    text = column.text(float(values.mean()))
     if column.spread and len(values) > 1:
-        text += f" ± {values.std():.{column.digits}f}"
-    return text, round(mean, column.digits)
+        text += f" ± {column.text(float(values.std()))}"
+    return text
 
 
-def _best(numbers: Sequence[float], column: Column) -> list[int]:
-    """The rows of the best number; none if there are not two different ones."""
-    known = {value for value in numbers if not math.isnan(value)}
-    if not column.better or len(known) < 2:
+def _find_best(
+    rows: Sequence[Sequence[str]], place: int, column: Column
+) -> Sequence[int]:
+    """The rows of the best number as shown; none if there are not two different ones.
+
+    An oracle is not ranked, for it is chosen on test examples.
+    """
+    numbers = {}
+    for i, row in enumerate(rows):
+        is_number = row[place] != EMPTY and not row[place].startswith("not reached")
+        if is_number and not row[1].startswith(ORACLE):
+            numbers[i] = column.better * float(row[place].partition(" ")[0])
+    if len(set(numbers.values())) < 2:
         return []
-    best = max(known) if column.better > 0 else min(known)
-    return [i for i, value in enumerate(numbers) if value == best]
+    return [i for i, value in numbers.items() if value == max(numbers.values())]
 
 
 def markdown(table: Table) -> str:
     """The table in Markdown, below its title; the best of a column is bold."""
-    lines = [list(table.header), ["---"] * len(table.header)]
+    lines = [table.header, ["---"] * len(table.header)]
     for i, row in enumerate(table.rows):
-        marked = [
-            f"**{cell}**" if (i, j) in table.best else _escape_markdown(cell)
-            for j, cell in enumerate(row)
-        ]
-        lines.append(marked)
+        cells = []
+        for j, cell in enumerate(row):
+            text = _escape_markdown(cell)
+            cells.append(f"**{text}**" if (i, j) in table.best else text)
+        lines.append(cells)
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return f"{table.title}. {table.note}".rstrip() + f"\n\n{body}"
 

@@ -7,7 +7,7 @@ table (`sweeps.read`) has the same columns.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,19 +17,20 @@ from pfljax.evaluation.over_clients import FIGURES, pick_lambda
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.groups import Group
 from pfljax.report.runs import (
-    NEWEST,
-    Run,
-    clients_at,
+    client_accuracy,
     is_local,
+    is_main,
     is_tuned_fedavg,
-    main_record,
     model_text,
     number,
     personal_is_server,
-    read_run,
 )
+from pfljax.runs.log import NEWEST
+from pfljax.runs.result import Result, result
+from pfljax.runs.settings import Experiment
 from pfljax.runtime.files import FileError
 
+Row = dict[str, Any]
 COLUMNS = (
     "method",
     "seed",
@@ -57,171 +58,180 @@ MIXTURES = {  # in summary.json -> model in the table
 }
 
 
-def tidy(groups: Sequence[Group], baselines: Sequence[Run] = ()) -> Frame:
+def tidy(groups: Sequence[Group], baselines: Sequence[Result] = ()) -> Frame:
     """The table of the runs; `baselines` are compared with and have no rows."""
     runs = [run for group in groups for run in group.runs]
-    rows = []
+    rows: list[Row] = []
     for group in groups:
         for run in group.runs:
-            head = {"method": group.label, "seed": run.seed, "seconds": run.seconds}
-            rows += [head | row for row in _rows(run, [*runs, *baselines])]
+            head: Row = {"method": group.label, "seed": run.experiment.seed}
+            head["seconds"] = number(run.environment.get("seconds"))
+            references = _find_references(run, [*runs, *baselines])
+            for line in _evaluated_lines(run):
+                rows += [head | row for row in _line_rows(run, line, references)]
     return make_frame(rows, COLUMNS)
 
 
-def recorded_baselines(runs: Sequence[Run]) -> list[Run]:
+def main_accuracies(frame: Frame) -> dict[str, dict[int, float]]:
+    """The final accuracy of the main models, by method and seed."""
+    rows = frame[frame["last"] & frame.main & (frame.metric == "accuracy")]
+    rows = rows[(rows.clients == "all") & (rows.split == "test")]
+    rows = rows[rows["mean"].notna()]
+    means: dict[str, dict[int, float]] = {}
+    for row in rows.to_dict("records"):
+        means.setdefault(row["method"], {})[int(row["seed"])] = float(row["mean"])
+    return means
+
+
+def recorded_baselines(runs: Sequence[Result]) -> list[Result]:
     """Local training that runs had as their `baseline`, where it still exists."""
-    folders = dict.fromkeys(run.config.get("baseline") for run in runs)
+    folders = dict.fromkeys(run.experiment.baseline for run in runs)
     baselines = []
     for folder in filter(None, folders):
         # The page of a run does not depend on what became of another.
-        with contextlib.suppress(ValueError, FileError):
-            baselines.append(read_run(folder))
+        with contextlib.suppress(FileError):
+            baselines.append(result(folder))
     return baselines
 
 
-def _rows(run: Run, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
-    for moment in _moments(run):
-        is_shown = moment["last"] or moment["chosen"]
-        evaluations = moment.pop("evaluations")
-        main = main_record(evaluations)
-        # The main model first, as in all tables.
-        for record in sorted(evaluations, key=lambda r: not _is_main(r, main)):
-            if not is_shown and record["clients"] != "all":
-                continue
-            head = moment | {
-                "model": model_text(record),
-                "main": _is_main(record, main),
-                "clients": record["clients"],
-                "split": record["split"],
-            }
-            metrics = record["metrics"]
-            for metric in metrics if is_shown else CURVES:
-                figures = metrics.get(metric)
-                yield head | {"metric": metric} | (figures or {})
-            if is_shown and record["clients"] == "all" and record["split"] == "test":
-                clients = _client_accuracy(run, record, moment["round"])
-                yield from _fairness(head, run, runs, clients)
-        if moment["last"]:
-            yield from _mixture_rows(moment, run, runs)
+def _evaluated_lines(run: Result) -> Iterator[Row]:
+    """The lines of the log that have evaluations.
 
-
-def _is_main(record: dict[str, Any], main: dict[str, Any] | None) -> bool:
-    """Whether it is of the same model as the main record, whatever the clients."""
-    if main is None:
-        return False
-    return all(record[key] == main[key] for key in ("model", "finetune", "when"))
-
-
-def _moments(run: Run) -> Iterator[dict[str, Any]]:
-    """The evaluated rounds of a run, each with its evaluations and what it had spent.
-
-    Those of the last round are the summary's, which has the clients held out as well.
+    The last one is the summary's, which has the clients held out as well.
     """
     last = run.summary["last"]
+    for line in run.metrics:
+        if line["round"] == last["round"]:
+            yield line | last
+        elif line.get("evaluations"):
+            yield line
+
+
+def _line_rows(
+    run: Result, line: Row, references: Mapping[str, Result | None]
+) -> Iterator[Row]:
+    """The rows of an evaluated round."""
     chosen = run.summary.get("chosen_on_validation") or {}
-    for line in run.rounds:
-        is_last = line["round"] == last["round"]
-        evaluations = last["evaluations"] if is_last else line.get("evaluations")
-        if evaluations:
-            yield {
-                "round": line["round"],
-                "last": is_last,
-                "chosen": line["round"] == chosen.get("round"),
-                "bytes_up": number(line.get("bytes_up")),
-                "bytes_down": number(line.get("bytes_down")),
-                "clock": number(line.get("clock")),
-                "evaluations": evaluations,
-            }
-
-
-def _client_accuracy(
-    run: Run, record: dict[str, Any], round_: int
-) -> np.ndarray | None:
-    """The accuracy f32[C] behind a record; None if the run has not kept it."""
-    if record["model"] == "server":
-        return None if record["finetune"] else clients_at(run, "server", round_)
-    view = "personal" if record["when"] == NEWEST else "trained"
-    return clients_at(run, view, round_)
+    head: Row = {
+        "round": line["round"],
+        "last": line["round"] == run.summary["last"]["round"],
+        "chosen": line["round"] == chosen.get("round"),
+        "bytes_up": number(line.get("bytes_up")),
+        "bytes_down": number(line.get("bytes_down")),
+        "clock": number(line.get("clock")),
+    }
+    is_shown = head["last"] or head["chosen"]
+    # The main model first, as in all tables.
+    for record in sorted(line["evaluations"], key=lambda each: not is_main(each)):
+        if not is_shown and record["clients"] != "all":
+            continue
+        model = head | {
+            "model": model_text(record),
+            "main": is_main(record),
+            "clients": record["clients"],
+            "split": record["split"],
+        }
+        for metric in record["metrics"] if is_shown else CURVES:
+            yield model | {"metric": metric} | record["metrics"].get(metric, {})
+        if is_shown and record["clients"] == "all" and record["split"] == "test":
+            view = record["model"] if record["when"] == NEWEST else "trained"
+            clients = client_accuracy(run, view, line["round"])
+            yield from _fairness_rows(model, run, references, clients)
+    if head["last"]:
+        yield from _mixture_rows(head, run, references)
 
 
 def _mixture_rows(
-    moment: dict[str, Any], run: Run, runs: Sequence[Run]
-) -> Iterator[dict[str, Any]]:
+    head: Row, run: Result, references: Mapping[str, Result | None]
+) -> Iterator[Row]:
     """The models on the path between two endpoints, after the last round."""
+    mixture = run.summary.get("mixture") or {}
+    more = {"main": False, "clients": "all", "split": "test"}
     for choice, model in MIXTURES.items():
-        metrics = (run.summary.get("mixture") or {}).get(choice)
-        if not metrics:
+        if not mixture.get(choice):
             continue
-        head = moment | {
-            "model": model,
-            "main": False,
-            "clients": "all",
-            "split": "test",
-        }
-        for metric, figures in metrics.items():
-            yield head | {"metric": metric} | (figures or {})
-        clients = _mixture_clients(run, choice)
-        yield from _fairness(head, run, runs, clients)
+        row = head | more | {"model": model}
+        for metric, figures in mixture[choice].items():
+            yield row | {"metric": metric} | figures
+        clients = _mixture_accuracy(run, choice)
+        yield from _fairness_rows(row, run, references, clients)
 
 
-def _mixture_clients(run: Run, choice: str) -> np.ndarray | None:
+def _mixture_accuracy(run: Result, choice: str) -> np.ndarray | None:
     """Accuracy f32[C] of a model on the path, as in `MIXTURES`."""
     if choice == "ensemble":
-        return run.per_client.get("mixture/test/ensemble/accuracy")
-    test = run.per_client.get("mixture/test/accuracy")
+        return run.clients.get("mixture/test/ensemble/accuracy")
+    test = run.clients.get("mixture/test/accuracy")
     if test is None:
         return None
     if choice == "half":
         return test[:, test.shape[1] // 2]
     if choice == "oracle_chosen_on_test":
         return test.max(axis=1)
-    validation = run.per_client.get("mixture/validation/accuracy")
+    validation = run.clients.get("mixture/validation/accuracy")
     return None if validation is None else pick_lambda(validation, test)
 
 
-def _fairness(
-    head: dict[str, Any], run: Run, runs: Sequence[Run], clients: np.ndarray | None
-) -> Iterator[dict[str, Any]]:
+def _fairness_rows(
+    head: Row,
+    run: Result,
+    references: Mapping[str, Result | None],
+    clients: np.ndarray | None,
+) -> Iterator[Row]:
     """How the accuracy f32[C] of the clients is spread, and who gains over what."""
     if clients is None:
         return
-    local = tuned = before = None
-    local_run = None if is_local(run.config) else find_baseline(run, runs, is_local)
-    tuned_run = find_baseline(run, runs, is_tuned_fedavg)
-    if local_run is not None:
-        local = _at_the_same(local_run, head)
-    if tuned_run is not None and not is_tuned_fedavg(run.config):
-        tuned = _at_the_same(tuned_run, head)
-    if not is_local(run.config) and not personal_is_server(run):
-        before = clients_at(run, "server", head["round"])
+    before = None
+    if not is_local(run.experiment) and not personal_is_server(run):
+        before = client_accuracy(run, "server", head["round"])
+    local, tuned = (
+        reference and _accuracy_at(reference, head["last"])
+        for reference in (references["local"], references["tuned"])
+    )
     figures = fairness.figures(clients, local, before, tuned)
     # A run with a baseline keeps this share, even if the baseline is gone.
-    if local is None and head["last"] and not is_local(run.config):
+    if local is None and head["last"] and not is_local(run.experiment):
         figures["worse_than_local"] = number(run.summary.get("worse_than_local"))
     for metric, value in figures.items():
         if np.isfinite(value):
             yield head | {"metric": metric, "mean": value}
 
 
-def _at_the_same(run: Run, moment: dict[str, Any]) -> np.ndarray | None:
-    """Personal accuracy f32[C] of another run at the same moment: last, or chosen."""
-    if moment["last"]:
-        return clients_at(run, "personal")
+def _accuracy_at(run: Result, last: bool) -> np.ndarray | None:
+    """Personal accuracy f32[C] at the last round, or at the one that the run chose."""
+    if last:
+        return client_accuracy(run)
     chosen = run.summary.get("chosen_on_validation") or {}
-    return clients_at(run, "personal", chosen.get("round", -1))
+    return client_accuracy(run, round_=chosen.get("round", -1))
 
 
-def find_baseline(run: Run, runs: Sequence[Run], is_baseline: Any) -> Run | None:
+def _find_references(run: Result, runs: Sequence[Result]) -> dict[str, Result | None]:
+    """The runs of local training and of fine-tuned FedAvg that `run` is held against.
+
+    A run of either has no reference of its own kind.
+    """
+    kinds = {"local": is_local, "tuned": is_tuned_fedavg}
+    return {
+        name: None if is_kind(run.experiment) else find_baseline(run, runs, is_kind)
+        for name, is_kind in kinds.items()
+    }
+
+
+def find_baseline(
+    run: Result, runs: Sequence[Result], is_baseline: Callable[[Experiment], bool]
+) -> Result | None:
     """The run of a baseline on the same data and seed, with the most equal settings."""
     candidates = [
         other
         for other in runs
-        if is_baseline(other.config)
-        and other.seed == run.seed
+        if is_baseline(other.experiment)
+        and other.experiment.seed == run.experiment.seed
         and other.partition["sha256"] == run.partition["sha256"]
     ]
+    settings = vars(run.experiment)
 
-    def count_equal(other: Run) -> int:
-        return sum(other.config.get(name) == run.config[name] for name in run.config)
+    def count_equal(other: Result) -> int:
+        theirs = vars(other.experiment)
+        return sum(theirs[name] == settings[name] for name in settings)
 
     return max(candidates, key=count_equal, default=None)

@@ -83,17 +83,3 @@ def difference(old: Experiment, new: Experiment) -> list[str]:
         for name in before
         if name not in UNHASHED and before[name] != after[name]
     ]
-
-
-def split_options(values: Any) -> dict[str, Any]:
-    """`by_name` with the name of the method and its options apart, for tables."""
-    settings = by_name(values)
-    method = registry.parse(settings.get("algorithm", ""))
-    return {**settings, "algorithm": method.name, "hyper": method.options}
-
-
-def join_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Tabulated settings with the options behind the name of the method."""
-    method = Component(settings["algorithm"], settings["hyper"])
-    values = {**settings, "algorithm": str(method)}
-    return {name: value for name, value in values.items() if name != "hyper"}

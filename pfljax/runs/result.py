@@ -18,6 +18,7 @@ from pfljax.runs import log
 from pfljax.runs.folder import FolderError
 from pfljax.runs.log import NEWEST
 from pfljax.runs.settings import Experiment
+from pfljax.runtime.documents import damage_error
 
 Figures = Mapping[str, Mapping[str, float | None]]  # over clients, by metric
 Records = Sequence[Mapping[str, Any]]
@@ -133,6 +134,13 @@ class Result:
         return folder_files.read_config(self.folder)
 
     @cached_property
+    def label(self) -> str:
+        """The label, or else the method with its options."""
+        method = self.experiment.algorithm
+        options = [f"{name}={value}" for name, value in sorted(method.args)]
+        return self.experiment.label or " ".join([method.name, *options])
+
+    @cached_property
     def environment(self) -> dict[str, Any]:
         """Versions, devices, the width, seconds of training, and the most memory."""
         return folder_files.read_json(self.folder / "environment.json")
@@ -145,12 +153,20 @@ class Result:
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
         """The lines of metrics.jsonl, one a round."""
-        return log.read(self.folder / "metrics.jsonl", self.rounds)
+        path = self.folder / "metrics.jsonl"
+        lines = log.read(path, self.rounds)
+        if len(lines) < self.rounds:
+            raise damage_error(path, f"it has {len(lines)} of {self.rounds} rounds")
+        return lines
 
     @cached_property
     def clients(self) -> dict[str, np.ndarray]:
         """Metrics of each client: "personal/test/accuracy" f32[T, C], and so on."""
-        return folder_files.read_arrays(self.folder / "clients.npz")
+        path = self.folder / "clients.npz"
+        arrays = folder_files.read_arrays(path)
+        if not arrays:
+            raise damage_error(path, "it has no arrays")
+        return arrays
 
     def __repr__(self) -> str:
         label = self.summary.get("label") or self.folder.name

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from pfljax import Experiment
 from pfljax.simulate import channels, malicious
 
 
@@ -23,7 +24,7 @@ def run_of(accuracy, seed=0, loss=None, **more):
         "personal/test/loss": accuracy if loss is None else np.asarray(loss, float),
         "test_size": np.ones(accuracy.shape[1], int),
     }
-    return SimpleNamespace(per_client=arrays | more, config={"seed": seed})
+    return SimpleNamespace(clients=arrays | more, experiment=Experiment(seed=seed))
 
 
 def test_the_same_clients_are_malicious_whatever_the_attack(attackers):

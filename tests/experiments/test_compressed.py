@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pfljax import channel, registry
+from pfljax import Experiment, channel, registry
+from pfljax.runs.log import NEWEST
 
 
 @pytest.fixture
@@ -20,7 +21,8 @@ def run_of(accuracy, up=1000, down=3000, cohort=10):
         record = {
             "split": "test",
             "clients": "all",
-            "model": "server",
+            "model": "personal",
+            "when": NEWEST,
             "finetune": False,
             "metrics": {"accuracy": {"mean": value}},
         }
@@ -28,7 +30,9 @@ def run_of(accuracy, up=1000, down=3000, cohort=10):
         line["bytes_up"] = number * cohort * up
         line["bytes_down"] = number * cohort * down
         lines.append(line)
-    return SimpleNamespace(rounds=tuple(lines), config={"cohort": cohort})
+    return SimpleNamespace(
+        rounds=len(lines), metrics=lines, experiment=Experiment(cohort=cohort)
+    )
 
 
 def test_channels_can_be_made_and_feedback_is_the_only_difference(compressed):

@@ -14,7 +14,6 @@ CONFIG = {
     "dataset": "digits",
     "partition": "shards:per_client=2",
     "model": "mlp",
-    "cohort": 5,
     "lr": 0.01,
 }
 ENVIRONMENT = {
@@ -52,8 +51,7 @@ def record(model, split, metrics, rows, finetune=0, clients="all"):
         "when": "after the newest broadcast",
         "split": split,
         "count": len(rows),
-        "metrics": {"top5": None}
-        | {name: statistics(v, rows) for name, v in metrics.items()},
+        "metrics": {name: statistics(v, rows) for name, v in metrics.items()},
     }
 
 
@@ -217,6 +215,7 @@ def write_synthetic_run(
         extra, summary["mixture"] = draw_mixture(rng, final, rows)
         arrays |= extra
     config = CONFIG | {"algorithm": algorithm, "clients": C, "rounds": R, "seed": seed}
+    config["cohort"] = min(5, C)
     config |= {"hyper": {"mu": 0.01} if algorithm == "superfed" else {}}
     config |= {"out": str(folder), "label": label} | more
     arrays |= {

@@ -9,10 +9,10 @@ import tiny
 from pfljax import report
 from pfljax.report.curves import default_targets, group_curves, make_curve, spent_table
 from pfljax.report.groups import group_runs
-from pfljax.report.runs import read_run
 from pfljax.report.tables import values_by_seed
 from pfljax.report.tidy import tidy
 from pfljax.runs.folder import read_partition, write_partition
+from pfljax.runs.result import result
 
 CURVE = [0.2, 0.4, 0.6, 0.8, 0.9, 0.9, 0.9, 0.9, 0.7, 0.7]  # at rounds 4, 8, ...
 
@@ -55,7 +55,7 @@ def with_clock(folder, seconds):
 
 
 def curves(*folders):
-    return group_curves(tidy(group_runs(map(read_run, folders))))
+    return group_curves(tidy(group_runs(map(result, folders))))
 
 
 def test_rounds_bytes_and_seconds_to_a_target_by_hand(make_run, tmp_path):
@@ -68,7 +68,7 @@ def test_rounds_bytes_and_seconds_to_a_target_by_hand(make_run, tmp_path):
         assert row[f"seconds_to_{target}"] == 2.5 * rounds
     assert row.area == pytest.approx(np.mean([*CURVE[1:-1], 0.45]))
     # A run's own curve is that of the table.
-    from_run, from_table = make_curve(read_run(run)), curves(run)["ditto"][0]
+    from_run, from_table = make_curve(result(run)), curves(run)["ditto"][0]
     for ours, theirs in zip(from_run, from_table, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -102,7 +102,7 @@ def test_default_targets_are_shares_of_the_best(make_run, tmp_path):
 def test_a_run_is_evaluated_as_the_tables_are(make_run, tmp_path):
     ours = make_run(tmp_path / "ours", "ditto")
     local = make_run(tmp_path / "local", "local")
-    frame = tidy(group_runs(map(read_run, (ours, local))))
+    frame = tidy(group_runs(map(result, (ours, local))))
     fair = values_by_seed(frame).loc["ditto", "personal"].loc[0]
     row = spent_table(curves(ours), [0.4, 1]).iloc[0]
     got = report.evaluate(ours, baseline=local, targets=[0.4, 1])

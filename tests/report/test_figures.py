@@ -1,32 +1,32 @@
 """What the figures draw, and how they are saved."""
 
+import copy
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from pfljax.report import comparison_figures, figures, pairs
+from pfljax.report import comparison_figures, figures, pairs, quantities
 from pfljax.report.frames import make_frame
 from pfljax.report.groups import group_runs
-from pfljax.report.runs import read_run
 from pfljax.report.style import (
     PALETTE,
     draw,
     line_styles,
     merge_equal,
-    spread,
 )
+from pfljax.runs.result import result
 
 
 @pytest.fixture(scope="module")
 def run(run_folder):
-    return read_run(run_folder)
+    return result(run_folder)
 
 
 @pytest.fixture(scope="module")
 def runs(comparison_folders):
-    return [read_run(folder) for folder in comparison_folders]
+    return [result(folder) for folder in comparison_folders]
 
 
 def xy(line):
@@ -40,40 +40,32 @@ def curve_of(axes, colour):
 
 def test_learning_curves_draw_means_and_percentiles(run):
     accuracy, loss = figures.learning_curves(run).axes
-    values = 100 * run.per_client["personal/test/accuracy"]
+    values = 100 * run.clients["personal/test/accuracy"]
     x, y = xy(curve_of(accuracy, PALETTE[0]))
-    np.testing.assert_array_equal(x, run.per_client["round"])
+    np.testing.assert_array_equal(x, run.clients["round"])
     np.testing.assert_allclose(y, values.mean(1), rtol=1e-5)
     band = accuracy.collections[0].get_paths()[0].vertices[:, 1]
     low, high = np.percentile(values, [10, 90], axis=1)
     assert band.min() == pytest.approx(low.min(), rel=1e-5)
     assert band.max() == pytest.approx(high.max(), rel=1e-5)
-    training = [line["train_loss"] for line in run.rounds]
+    training = [line["train_loss"] for line in run.metrics]
     drawn = [xy(line)[1] for line in loss.lines]
     assert any(len(y) == 40 and np.allclose(y, training) for y in drawn)
 
 
 def test_dots_are_the_clients_sorted(run):
     (axes,) = figures.accuracy_by_client(run).axes
-    last = 100 * run.per_client["personal/test/accuracy"][-1]
+    last = 100 * run.clients["personal/test/accuracy"][-1]
     np.testing.assert_allclose(xy(axes.lines[0])[1], np.sort(last), rtol=1e-5)
     order = np.argsort(last, kind="stable")
-    server = 100 * run.per_client["server/test/accuracy"][-1]
+    server = 100 * run.clients["server/test/accuracy"][-1]
     np.testing.assert_allclose(xy(axes.lines[1])[1], server[order], rtol=1e-5)
 
 
-def test_discs_and_heat_maps_are_the_histogram(run, make_run, tmp_path):
-    (axes,) = figures.label_distribution(run).axes
-    counts = np.asarray(run.partition["class_histogram"])
-    client, label = axes.collections[0].get_offsets().T.astype(int)
-    sizes = axes.collections[0].get_sizes()
-    shown = np.zeros(counts.shape)
-    shown[client, label] = sizes
-    np.testing.assert_allclose(shown / shown.max(), counts / counts.max())
-    many = read_run(make_run(tmp_path / "many", "ditto", C=60))
-    axes, _ = figures.label_distribution(many).axes
+def test_the_label_distribution_is_the_histogram(run):
+    axes, _ = figures.label_distribution(run).axes
     image = axes.images[0].get_array().filled(0)
-    counts = np.asarray(many.partition["class_histogram"]).T
+    counts = np.asarray(run.partition["class_histogram"]).T
     np.testing.assert_array_equal(np.nan_to_num(image), counts)
 
 
@@ -81,7 +73,7 @@ def test_lambda_curve_draws_the_grid(run, runs):
     (axes,) = figures.lambda_curve(run).axes
     x, y = xy(axes.lines[0])
     np.testing.assert_allclose(x, np.linspace(0, 1, 11), atol=1e-6)
-    expected = 100 * run.per_client["mixture/test/accuracy"].mean(0)
+    expected = 100 * run.clients["mixture/test/accuracy"].mean(0)
     np.testing.assert_allclose(y, expected, rtol=1e-5)
     chosen = run.summary["mixture"]["chosen_on_validation"]["accuracy"]["mean"]
     levels = [xy(line)[1][0] for line in axes.lines]
@@ -92,21 +84,28 @@ def test_lambda_curve_draws_the_grid(run, runs):
 def timed(run):
     """A run with a clock of half a second a round, and turns in the first three."""
     lines = []
-    for line in run.rounds:
+    for line in run.metrics:
         start = 0.5 * (line["round"] - 1)
         line = line | {"clock": start + 0.5}
         if line["round"] <= 3:
             turns = [[4, start, start + 0.2, True], [7, start, start + 0.5, False]]
             line["turns"] = turns
         lines.append(line)
-    return run._replace(rounds=lines)
+    return with_files(run, metrics=lines)
+
+
+def with_files(run, **content):
+    """The run with other content of its files."""
+    changed = copy.copy(run)
+    vars(changed).update(content)
+    return changed
 
 
 def test_virtual_seconds_are_drawn(run):
     (axes,) = figures.accuracy_by_seconds(timed(run)).axes
     x, y = xy(axes.lines[0])
-    np.testing.assert_allclose(x, 0.5 * run.per_client["round"])
-    mean = 100 * run.per_client["personal/test/accuracy"].mean(1)
+    np.testing.assert_allclose(x, 0.5 * run.clients["round"])
+    mean = 100 * run.clients["personal/test/accuracy"].mean(1)
     np.testing.assert_allclose(y, mean, rtol=1e-5)
     (axes,) = comparison_figures.comparison_curves([timed(run)], "seconds").axes
     np.testing.assert_allclose(xy(axes.lines[0])[0], x)
@@ -125,35 +124,35 @@ def test_the_timeline_has_a_bar_for_each_turn(run):
 
 
 def test_quantities_of_clients_are_drawn_by_their_size(run):
-    size = run.per_client["train_size"].astype(float)
+    size = run.clients["train_size"].astype(float)
     tau = np.stack([np.zeros_like(size), size**2 / 1000])
-    told = run._replace(per_client=run.per_client | {"client/tau": tau})
-    [axes] = figures.quantities_by_size(told).axes
+    reporting = with_files(run, clients=run.clients | {"client/tau": tau})
+    [axes] = quantities.quantities_by_size(reporting).axes
     np.testing.assert_allclose(xy(axes.lines[0]), [size, size**2 / 1000], rtol=1e-5)
     assert axes.get_title() == "tau\nrank correlation 1.00"
-    assert figures.quantities_by_size(run) is None
-    assert figures.correlation_text(np.ones(20), np.arange(20)) == ""
+    assert quantities.quantities_by_size(run) is None
+    assert quantities.correlation_text(np.ones(20), np.arange(20)) == ""
 
 
 def test_curves_are_means_over_seeds(runs):
     groups = group_runs(runs)
     styles = comparison_figures.method_styles([g.label for g in groups], "local only")
     colours = {g.label: s["color"] for g, s in zip(groups, styles, strict=True)}
-    ditto = [run for run in runs if run.config["algorithm"] == "ditto"]
-    means = [100 * run.per_client["personal/test/accuracy"].mean(1) for run in ditto]
+    ditto = [run for run in runs if run.experiment.algorithm.name == "ditto"]
+    means = [100 * run.clients["personal/test/accuracy"].mean(1) for run in ditto]
     (axes,) = comparison_figures.comparison_curves(runs).axes
     x, y = xy(curve_of(axes, colours["ditto"]))
-    np.testing.assert_array_equal(x, ditto[0].per_client["round"])
+    np.testing.assert_array_equal(x, ditto[0].clients["round"])
     np.testing.assert_allclose(y, np.mean(means, axis=0), rtol=1e-5)
     (axes,) = comparison_figures.comparison_curves(runs, "bytes").axes
     x, _ = xy(curve_of(axes, colours["ditto"]))
-    np.testing.assert_allclose(x, 2 * 52_000e-6 * ditto[0].per_client["round"])
+    np.testing.assert_allclose(x, 2 * 52_000e-6 * ditto[0].clients["round"])
 
 
 def test_quantiles_over_clients_are_means_over_seeds(runs):
-    ditto = [run for run in runs if run.config["algorithm"] == "ditto"]
+    ditto = [run for run in runs if run.experiment.algorithm.name == "ditto"]
     (axes,) = comparison_figures.accuracy_over_clients(group_runs(ditto)).axes
-    last = [100 * run.per_client["personal/test/accuracy"][-1] for run in ditto]
+    last = [100 * run.clients["personal/test/accuracy"][-1] for run in ditto]
     expected = np.percentile(last, np.linspace(100, 0, 101), axis=1).mean(1)
     np.testing.assert_allclose(xy(axes.lines[0])[1], expected, rtol=1e-5)
 
@@ -187,24 +186,19 @@ def test_a_method_keeps_its_colour():
     assert len(seen) == 28
 
 
-def test_spread_keeps_order_and_distance():
-    wanted = np.array([0.5, 0.52, 0.1, 0.51])
-    sizes = np.array([0.1, 0.2, 0.1, 0.1])
-    centres = spread(wanted, sizes)
-    order = np.argsort(wanted)
-    assert (np.argsort(centres) == order).all()
-    gaps = np.diff(centres[order])
-    needed = (sizes[order][1:] + sizes[order][:-1]) / 2
-    assert (gaps >= needed - 1e-9).all()
-    assert centres[2] == pytest.approx(0.1)
-
-
-def test_labels_are_never_parsed_as_mathematics(make_run, tmp_path):
+def test_legends_show_labels_as_they_are_from_the_highest_end_downwards(
+    make_run, tmp_path
+):
+    labels = {"ditto": "a_{$b^", "local": "$x$"}
     runs = [
-        read_run(make_run(tmp_path / str(i), "ditto", R=8, lr=i, label="a_{$b^"))
-        for i in (1, 2)
+        result(make_run(tmp_path / name, name, R=8, label=label))
+        for name, label in labels.items()
     ]
-    draw(comparison_figures.comparison_curves(runs), "svg")
+    figure = comparison_figures.comparison_curves(runs[::-1])
+    texts = figure.axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in texts] == list(labels.values())
+    assert not any(text.get_parse_math() for text in texts)
+    draw(figure, "svg")  # mathematics that does not close would be an error
 
 
 def test_equal_figures_give_equal_bytes(run):
@@ -216,7 +210,8 @@ def test_only_drawing_loads_matplotlib_and_nothing_loads_pyplot_or_jax(run_folde
     code = (
         "import sys, pfljax.report as report; print('matplotlib' in sys.modules); "
         "print('pandas' in sys.modules); from pfljax.report import figures; "
-        f"figures.learning_curves(report.read_run({str(run_folder)!r})); "
+        "from pfljax.runs.result import result; "
+        f"figures.learning_curves(result({str(run_folder)!r})); "
         "print('matplotlib.pyplot' in sys.modules, 'jax' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

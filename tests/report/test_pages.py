@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pfljax.evaluation.over_clients import FIGURES
 from pfljax.report import style, write_comparison, write_run_report
 from pfljax.report.key_figures import key_figures
 from pfljax.report.run_page import client_columns
-from pfljax.report.runs import read_run
+from pfljax.runs.result import result
 
 VOID = {"meta", "img", "br", "link"}
 ATTACK = "<script>alert('x')</script> & \"more\""
@@ -111,8 +112,8 @@ def test_key_figures_by_hand(make_run, tmp_path):
         line |= {"clock": 0.5 * line["round"], "train_staleness": line["round"] / 10}
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "metrics.jsonl").write_text(text)
-    run = read_run(folder)
-    last = 100 * np.sort(run.per_client["personal/test/accuracy"][-1].astype(float))
+    run = result(folder)
+    last = 100 * np.sort(run.clients["personal/test/accuracy"][-1].astype(float))
     mixed = summary["mixture"]["chosen_on_validation"]["accuracy"]["mean"]
     values = {title: value for title, value, _ in key_figures(run)}
     assert values == {
@@ -144,7 +145,7 @@ def test_the_page_has_the_origin_of_the_numbers(reported):
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_page_has_a_row_for_each_client(reported, make_run, tmp_path):
-    columns = client_columns(read_run(reported))
+    columns = client_columns(result(reported))
     rows = rows_below(reported / "report.html", "Client")
     assert rows == [[str(c[k]) for c in columns.values()] for k in range(20)]
     with np.load(reported / "clients.npz") as arrays:
@@ -163,7 +164,7 @@ def test_the_page_has_a_row_for_each_client(reported, make_run, tmp_path):
 @pytest.mark.usefixtures("undrawn")
 def test_assumed_models_are_said_to_be_so(make_run, tmp_path):
     several = ["twonn", "htcnn_akt2:features=9"]
-    folder = make_run(tmp_path / "run", "ditto", models=several)
+    folder = make_run(tmp_path / "run", "ditto", models=several, model="auto")
     write_run_report(folder)
     label = "twonn, htcnn_akt2:features=9, widths assumed"
     assert f"models {label}" in Page(folder / "report.html").text
@@ -198,7 +199,7 @@ def test_one_evaluated_round_and_a_diverged_run(make_run, tmp_path):
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").open()]
     lines[-1]["train_loss"] = None
     for record in lines[-1]["evaluations"]:
-        record["metrics"] = {"accuracy": None}
+        record["metrics"] = {"accuracy": dict.fromkeys(FIGURES)}
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     last = {"round": 4, "evaluations": lines[-1]["evaluations"]}
     change_summary(folder, last=last, chosen_on_validation=None)

@@ -8,17 +8,16 @@ from pfljax.evaluation import significance
 from pfljax.report import pairs
 from pfljax.report.groups import group_runs
 from pfljax.report.pairs import Scores
-from pfljax.report.runs import read_run
-from pfljax.report.tidy import tidy
-from pfljax.report.write import _main_means
+from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.folder import read_partition, write_partition
+from pfljax.runs.result import result
 
 KEY = "personal/test/accuracy"
 
 
 def scores(folders):
-    groups = group_runs(map(read_run, folders))
-    means = _main_means(tidy(groups))
+    groups = group_runs(map(result, folders))
+    means = main_accuracies(tidy(groups))
     return [pairs.make_scores(group, means[group.label]) for group in groups]
 
 
@@ -123,4 +122,4 @@ def test_fine_tuned_fedavg_is_a_baseline(make_run, tmp_path):
         for name, finetune in (("fedavg", 0), ("fedavg", 20), ("ditto", 5))
     ]
     baselines = [s.method for s in scores(folders) if s.is_baseline]
-    assert baselines == ["fedavg (finetune=20)"]
+    assert baselines == ["fedavg finetune=20"]

@@ -8,14 +8,14 @@ import pytest
 from pfljax.report import tables
 from pfljax.report.frames import make_frame
 from pfljax.report.groups import group_runs
-from pfljax.report.runs import read_run
 from pfljax.report.tables import Column, make_table, values_by_seed
 from pfljax.report.tidy import ORACLE, recorded_baselines, tidy
 from pfljax.runs.folder import read_partition, write_partition
+from pfljax.runs.result import result
 
 
 def frame_of(folders, baselines=()):
-    return tidy(group_runs(map(read_run, folders)), baselines)
+    return tidy(group_runs(map(result, folders)), baselines)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_a_recorded_baseline_gives_gains(make_run, tmp_path):
     gone = make_run(tmp_path / "gone", "ditto", baseline=str(tmp_path / "nowhere"))
     a, b = (arrays_of(run)["personal/test/accuracy"][-1] for run in (ours, local))
     for folder, known in ((ours, True), (gone, False)):
-        baselines = recorded_baselines([read_run(folder)])
+        baselines = recorded_baselines([result(folder)])
         values = values_by_seed(frame_of([folder], baselines))
         assert ("gain_local" in values) == known
         if known:
@@ -202,7 +202,7 @@ def small(accuracy, **more):
     return make_frame(rows).assign(**more).set_index(["method", "model", "seed"])
 
 
-COLUMNS = (Column("accuracy", "Accuracy (%)", 100, 1, 1, spread=True),)
+COLUMNS = (Column("accuracy", "Accuracy (%)", 100, ".1f", 1, spread=True),)
 
 
 def test_means_with_the_sample_std_and_the_best_without_the_oracle():
@@ -219,7 +219,7 @@ def test_equal_rows_of_a_method_are_one():
 
 
 def test_what_is_not_reached_by_some_seeds_is_said():
-    column = Column("spent", "Rounds", digits=1, better=-1)
+    column = Column("spent", "Rounds", form=".1f", better=-1)
     values = small({"a": (1, 1), "b": (2, 2)}, spent=[4.0, np.inf, np.inf, np.inf])
     table = make_table("T", values, [column])
     texts = [row[2] for row in table.rows]

@@ -10,7 +10,7 @@ import tiny
 from pfljax import run
 from pfljax.core.types import Batch
 from pfljax.evaluation.uncertainty import foreign_rows
-from pfljax.report.runs import read_arrays
+from pfljax.runs.folder import read_arrays
 from pfljax.simulate import simulation
 from pfljax.simulate.export import load_state
 from pfljax.simulate.federation import build_federation

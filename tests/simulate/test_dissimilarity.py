@@ -12,8 +12,8 @@ from pfljax.evaluation.dissimilarity import (
     expected_decrease,
 )
 from pfljax.report.key_figures import key_figures
-from pfljax.report.runs import read_run
 from pfljax.runs import folder
+from pfljax.runs.result import result
 from pfljax.simulate import rho, simulation
 from pfljax.simulate import run as experiment
 from pfljax.simulate.compare import grid
@@ -68,7 +68,7 @@ def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
         smoothness=0.3, cohort=MEASURED.cohort, concavity=0.05,
     )  # fmt: skip
     assert last["dissimilarity"]["rho"] == pytest.approx(expected)
-    cards = {title: rest for title, *rest in key_figures(read_run(finished))}
+    cards = {title: rest for title, *rest in key_figures(result(finished))}
     assert cards["Expected decrease rho"][0] == f"{expected:.3g}"
 
 
@@ -83,7 +83,7 @@ def test_rho_is_nothing_where_the_theorem_has_none(b, gamma, mu):
 
 @pytest.mark.slow
 def test_the_report_shows_it(finished):
-    cards = {title: rest for title, *rest in key_figures(read_run(finished))}
+    cards = {title: rest for title, *rest in key_figures(result(finished))}
     value, note = cards["Dissimilarity B"]
     assert float(value) > 1
     assert "variance" in note

@@ -8,8 +8,8 @@ import pytest
 import tiny
 from pfljax import run
 from pfljax.report import sweeps
-from pfljax.report.runs import read_arrays
 from pfljax.report.tables import values_by_seed
+from pfljax.runs.folder import read_arrays
 from pfljax.sweep import sweep
 
 pytestmark = pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 
 import tiny
 from pfljax import run
-from pfljax.report.runs import read_arrays
+from pfljax.runs.folder import read_arrays
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import sweep
 
