@@ -6,7 +6,7 @@ import tiny
 from pfljax import registry
 from pfljax.cli import listing
 from pfljax.data.label_noise import NOISES
-from pfljax.registry.docstrings import options_told
+from pfljax.registry.docstrings import sections
 
 KINDS = (
     "algorithm",
@@ -23,7 +23,7 @@ KINDS = (
 def test_every_option_has_a_line(kind):
     factories = NOISES if kind == "noises" else listing.factories(kind)
     for name, factory in factories.items():
-        told = options_told(factory)
+        told = sections(factory.__doc__).get("Args", {})
         for option in registry.options(factory):
             assert told.get(option, "").endswith("."), f"{kind} {name}: {option}"
 
@@ -42,7 +42,7 @@ def test_lines_go_on_and_other_sections_end_them():
         """
 
     told = {"lam": "the pull; a second line: goes on.", "mu": "another."}
-    assert options_told(factory) == told
+    assert sections(factory.__doc__).get("Args", {}) == told
 
 
 def test_one_name_is_told_whole():

@@ -19,7 +19,6 @@ from pfljax.registry.factories import options as options
 from pfljax.registry.factories import select_context as select_context
 from pfljax.registry.factories import validate as validate
 from pfljax.registry.names import find as find
-from pfljax.registry.names import near as near
 from pfljax.registry.names import require as require
 from pfljax.registry.names import require_a as require_a
 from pfljax.registry.names import require_call as require_call
@@ -29,7 +28,6 @@ from pfljax.registry.ranges import AT_LEAST_ONE as AT_LEAST_ONE
 from pfljax.registry.ranges import AT_LEAST_ZERO as AT_LEAST_ZERO
 from pfljax.registry.ranges import BELOW_ONE as BELOW_ONE
 from pfljax.registry.ranges import INT32 as INT32
-from pfljax.registry.ranges import LARGEST as LARGEST
 from pfljax.registry.ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from pfljax.registry.ranges import POSITIVE as POSITIVE
 from pfljax.registry.ranges import AtLeastOne as AtLeastOne

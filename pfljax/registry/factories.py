@@ -50,17 +50,14 @@ def in_floats(choice: Component, factory: Callable) -> Component:
 
     "clip:norm=1" and "clip:norm=1.0" are one run, so they must have one digest.
     """
-    known = annotations.parameters(factory)  # those of optax are positional, too
-    pairs = []
-    for name, value in choice.args:
-        if (
-            type(value) is int
-            and name in known
-            and annotations.wants_float(known[name])
-        ):
-            value = float(value)
-        pairs.append((name, value))
-    return Component(choice.name, tuple(pairs))
+    floats = {}
+    # All parameters: the options of optax are positional, too.
+    for name, parameter in annotations.parameters(factory).items():
+        value = choice.options.get(name)
+        takes_float = annotations.is_float(parameter.annotation)
+        if type(value) is int and (takes_float or type(parameter.default) is float):
+            floats[name] = float(value)
+    return Component(choice.name, choice.options | floats)
 
 
 def validate(factory: Callable[Arguments, Built]) -> Callable[Arguments, Built]:
@@ -159,22 +156,10 @@ def check_value(name: str, value: Any, parameter: inspect.Parameter) -> None:
             # A tracer of JAX has no value yet. A sweep, which passes it, has checked
             # every point before.
             return
-    require(name, value, _fits(value, parameter), _describe(parameter))
+    expected = annotations.describe(parameter.annotation)
+    if parameter.default not in (None, (), parameter.empty):
+        expected += f", such as {parameter.default!r}"
+    require(name, value, annotations.fits(value, parameter.annotation), expected)
     broken = annotations.broken_range(value, parameter.annotation)
     if broken is not None:
         require(name, value, False, broken.expected)
-
-
-def _fits(value: Any, parameter: inspect.Parameter) -> bool:
-    """Whether the value is of the parameter's annotated type."""
-    # A function as default (an activation) wants a function; empty is a class.
-    if callable(parameter.default) and parameter.default is not parameter.empty:
-        return callable(value)
-    return annotations.fits(value, parameter.annotation)
-
-
-def _describe(parameter: inspect.Parameter) -> str:
-    kind = annotations.describe(parameter.annotation)
-    if parameter.default in (None, (), parameter.empty):
-        return kind
-    return f"{kind}, such as {parameter.default!r}"

@@ -1,15 +1,13 @@
-"""Names among those that are known, and values as they must be; else a ValueError."""
+"""Names and values that must be valid; else a ValueError says what was expected."""
 
 import difflib
 import inspect
-import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
-LONG = 250  # letters of a list that is shortened
-NUMBER = r"\d+|(?<=_)[a-z]$"  # in a series of names
+LONGEST = 250  # letters of a list of names
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
@@ -19,72 +17,29 @@ def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
     return known[name]
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that one which is none of them may have meant."""
-    names = sorted(known)
-    # A name that others begin with is nearer to them than to one of equal length.
-    longer = [other for other in names if other.startswith(name)]
-    return longer or difflib.get_close_matches(name, names, n=1)
-
-
 def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
-    """What is wrong with a name that is none of the known."""
+    """The message for a name that is not one of the known names."""
     if not isinstance(name, str):
-        return f"{kind} {name!r} is no name; expected a text"
-    hint = _hint(name, known)
+        return f"{kind} {name!r} is not a name; expected a text"
     names = ", ".join(sorted(known)) or "none"
-    if len(names) > LONG:
-        names = _in_short(_in_series(known))
-    return f"unknown {kind} {name!r}; known: {names}{hint}"
+    if len(names) > LONGEST:
+        shown, _, _ = names[:LONGEST].rpartition(", ")
+        rest = len(known) - len(shown.split(", "))
+        names = f"{shown} and {rest} more (see `pfljax list --help`)"
+    return f"unknown {kind} {name!r}; known: {names}{_hint(name, known)}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, as the end of a sentence; empty if nothing is near."""
-    nearest = near(name, known)
+    """The nearest name, as the end of a sentence; empty if none is near."""
+    names = sorted(known)
+    # A name that others begin with is nearer to them than to one of equal length.
+    longer = [other for other in names if other.startswith(name)]
+    nearest = longer or difflib.get_close_matches(name, names, n=1)
     return f"; did you mean {' or '.join(map(repr, nearest))}?" if nearest else ""
 
 
-def _in_short(names: Sequence[str]) -> str:
-    """The first of the names, and how many others there are."""
-    text = ", ".join(names)
-    if len(text) <= LONG:
-        return text
-    begin, _, _ = text[:LONG].rpartition(", ")
-    rest = len(names) - len(begin.split(", "))
-    return f"{begin} and {rest} more (see `pfljax list --help`)"
-
-
-def _in_series(names: Iterable[str]) -> list[str]:
-    """The names, sorted; those of a series of three or more together.
-
-    Such as "cnn1 .. cnn5", "cnn_a .. cnn_e", and "cnn2/4/8" where some are not there.
-    """
-    series: dict[str, list[str]] = {}
-    for name in sorted(names):
-        series.setdefault(re.sub(NUMBER, "#", name), []).append(name)
-    listed = []
-    for members in series.values():
-        if len(members) < 3:
-            listed += members
-            continue
-        members.sort(key=_numbers)
-        first, *others = map(_numbers, members)
-        if others == [[*first[:-1], first[-1] + n] for n in range(1, len(members))]:
-            listed.append(f"{members[0]} .. {members[-1]}")
-            continue
-        begin = next(re.finditer(NUMBER, members[0])).start()
-        listed.append("/".join([members[0], *(name[begin:] for name in members[1:])]))
-    return listed
-
-
-def _numbers(name: str) -> list[int]:
-    """The numbers in a name, or that of its last letter."""
-    words = re.findall(NUMBER, name)
-    return [int(word) if word.isdigit() else ord(word) for word in words]
-
-
 def require(name: str, value: Any, holds: bool, expected: str) -> None:
-    """Raises a ValueError unless it `holds`: what came, and what was expected."""
+    """Raises a ValueError with the value and what was expected, unless it `holds`."""
     if not holds:
         raise ValueError(f"{name} is {value!r}; expected {expected}")
 
@@ -92,27 +47,27 @@ def require(name: str, value: Any, holds: bool, expected: str) -> None:
 def require_a(
     name: str, value: Any, kind: type | tuple[type, ...], expected: str
 ) -> None:
-    """Raises a ValueError unless the value is of this kind: what came, and of which.
+    """Raises a ValueError unless the value is of this type.
 
-    `expected` also says what to do. True and False are no numbers.
+    `expected` also says what to do. True and False do not count as numbers.
     """
     if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
         return
     # In one line: the text of an array has several.
-    came = " ".join(f"{reprlib.repr(value)}, of type {type(value).__name__}".split())
-    raise ValueError(f"{name} is {came}; expected {expected}")
+    text = " ".join(f"{reprlib.repr(value)}, of type {type(value).__name__}".split())
+    raise ValueError(f"{name} is {text}; expected {expected}")
 
 
 def require_call(
     name: str, function: Any, parameters: Sequence[str], expected: str
 ) -> None:
-    """Raises a ValueError unless it can be called with these, by their places."""
+    """Raises a ValueError unless the function takes these positional arguments."""
     if not callable(function):
         require_a(name, function, (), expected)
     try:
         signature = inspect.signature(function)
     except ValueError:
-        return  # of a builtin, which has none to look at
+        return  # a builtin without a signature
     try:
         signature.bind(*parameters)
     except TypeError:

@@ -43,7 +43,7 @@ RUNS = {
     ),
     "module": ((JOB,), {"task": A_MODULE}, "task is .*, of type Dense; .* models.task"),
     "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
-    "int": ((Experiment(Component("fedavg", {1: 2})),), {}, "parameter 1 is no name"),
+    "int": ((Experiment(Component("fedavg", {1: 2})),), {}, "parameter 1 is not a name"),
 }
 TASKS = {
     "int": (4, r"input_shape is 4, of type int; .* such as \(8,\)"),
@@ -81,7 +81,7 @@ SWEEPS = {
     "list": (([1],), {}, r"over is \[1\], of type list; expected values by name"),
     "generator": (({"lr": (i for i in ())},), {}, "of type generator; expected a list"),
     "empty": (({},), {}, "over is empty; expected values by name, such as"),
-    "int-name": (({1: [2]},), {}, "name to sweep 1 is no name; expected a text"),
+    "int-name": (({1: [2]},), {}, "name to sweep 1 is not a name; expected a text"),
     "number": (({"lr": 0.1},), {}, "lr is 0.1, of type float; expected a list"),
     "array": (({"lr": np.array(0.1)},), {}, "lr is 0.1, of type float; expected"),
     "federation": (
