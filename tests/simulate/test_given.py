@@ -43,7 +43,7 @@ RUNS = {
     ),
     "module": ((JOB,), {"task": A_MODULE}, "task is .*, of type Dense; .* models.task"),
     "task-name": ((JOB,), {"task": "mlp"}, "task is 'mlp', of type str; expected a T"),
-    "int": ((Experiment(Component("fedavg", {1: 2})),), {}, "parameter 1 is not a name"),
+    "int": ((Experiment(Component("fedavg", {1: 2})),), {}, "1 is not a name"),
 }
 TASKS = {
     "int": (4, r"input_shape is 4, of type int; .* such as \(8,\)"),
