@@ -20,7 +20,7 @@ from pfljax.channel import count_traffic
 from pfljax.core import communication, tree
 from pfljax.core.types import Algorithm, Task
 from pfljax.simulate import components, methods
-from pfljax.simulate.components import Shape
+from pfljax.simulate.shape import Shape
 
 BYTES = 4  # of a float
 NOISE = 32  # numbers that FedGen's generator is given
@@ -40,9 +40,7 @@ def shape_of(problem: Column, num_classes: int, pixels: int) -> Shape:
         num_clients=problem.experiment.clients or 20,
         input_shape=(pixels, pixels, 3),
         num_classes=num_classes,
-        shift=0.0,
         scale=255.0,
-        sizes=None,
     )
 
 

@@ -35,6 +35,7 @@ from pfljax.core.communication import shapes_of_model, trace_exchanges
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import components, methods
+from pfljax.simulate.shape import Shape
 from pfljax.sweep import Sweep, sweep
 
 HERE = Path(__file__).parent
@@ -159,13 +160,11 @@ def bytes_of_levels(small: bool) -> list[Bytes]:
     """The bytes of each level where all five take part, from shapes alone."""
     experiment = experiment_of("iid", "abcde", small)
     pixels = 16 if small else 32
-    shape = components.Shape(
+    shape = Shape(
         num_clients=20,
         input_shape=(pixels, pixels, 3),
         num_classes=10,
-        shift=0.0,
         scale=255.0,
-        sizes=None,
     )
     local = components.make_local(experiment)
     rows = []

@@ -13,6 +13,7 @@ from pfljax.bench.workloads import Ready, build
 from pfljax.registry import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import devices, files
+from pfljax.simulate.shape import Shape
 from pfljax.simulate.step_cost import step_flops
 
 Result = dict[str, Any]
@@ -122,4 +123,5 @@ def _measure(
 def count_flops(ready: Ready) -> float | None:
     """FLOPs of one local step of the method; None of a model with a loop."""
     workload = ready.workload
-    return step_flops(ready.setting, ready.task, workload.clients, workload.shape)
+    shape = Shape(workload.clients, workload.shape, workload.num_classes)
+    return step_flops(ready.setting, ready.task, shape)

@@ -13,6 +13,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import components
 from pfljax.simulate.first_state import make_init
+from pfljax.simulate.shape import Shape
 
 SEED = 12345
 # Clients of W3 have a log-normal number of examples between these, of this mean.
@@ -112,7 +113,7 @@ def _experiment(workload: Workload, method: str) -> Experiment:
     return experiment.replace(model=workload.model)
 
 
-def _shape(workload: Workload, method: str) -> components.Shape:
+def _shape(workload: Workload, method: str) -> Shape:
     factory = algorithms.method(registry.parse(method).name)
     known = registry.select_context(
         factory,
@@ -120,14 +121,11 @@ def _shape(workload: Workload, method: str) -> components.Shape:
         public_rows=0,
         num_clients=workload.clients,
     )
-    return components.Shape(
+    return Shape(
         num_clients=workload.clients,
         input_shape=workload.shape,
         num_classes=workload.num_classes,
-        shift=0.0,
-        scale=1.0,
-        sizes=None,
-        rows=tuple(known.items()),
+        for_method=tuple(known.items()),
     )
 
 

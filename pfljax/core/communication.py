@@ -33,6 +33,15 @@ def shapes_of_model(task: Task) -> Params:
     return jax.eval_shape(task.init, _key_shape())
 
 
+def shapes_of_server(algorithm: Algorithm, task: Task, num_clients: int) -> Any:
+    """What the server keeps before the first round, as shapes."""
+
+    def init(key: Key) -> Any:
+        return algorithm.init(task.init(key), num_clients, key)
+
+    return jax.eval_shape(init, _key_shape())
+
+
 def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
     """The data of a client with one example, as shapes, for `jax.eval_shape`."""
     shape: Any = jax.ShapeDtypeStruct

@@ -20,9 +20,10 @@ from pfljax.evaluation import views
 from pfljax.runs import checkpoint, config
 from pfljax.runs.folder import FolderError, read_config
 from pfljax.runs.settings import label
-from pfljax.simulate.components import make_network, make_shape
+from pfljax.simulate.components import make_network
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
+from pfljax.simulate.shape import make_shape
 from pfljax.simulate.simulation import Architecture, Simulation, abstract
 
 

@@ -9,11 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
 from pfljax import algorithms, models, registry
 from pfljax.channel import Traffic, count_traffic
 from pfljax.core import tree
-from pfljax.core.communication import shapes_of_model, trace_exchanges
+from pfljax.core.communication import (
+    shapes_of_model,
+    shapes_of_server,
+    trace_exchanges,
+)
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
@@ -22,6 +27,7 @@ from pfljax.models.model_groups import FEATURES, GROUPS
 from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, memoize
+from pfljax.simulate.shape import Shape
 
 Make = Callable[[Task], Algorithm]  # the method of a model
 MakeTask = Callable[[Component, Component | None], Task]  # of a model, with this proxy
@@ -67,8 +73,7 @@ def make_groups(
     experiment: Experiment,
     tasks: list[Task],
     make: Make,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> Groups | None:
     """The groups of clients of equal models; None where all have one.
 
@@ -78,10 +83,10 @@ def make_groups(
     every = list_models(experiment)
     if not every:
         return None
-    if len(every) > num_clients:
+    if len(every) > shape.num_clients:
         raise ValueError(
-            f"models has {len(every)} names, but {num_clients} clients train: some "
-            "architecture would have no client; give fewer, or more clients"
+            f"models has {len(every)} names, but {shape.num_clients} clients train: "
+            "some architecture would have no client; give fewer, or more clients"
         )
     known = distinct_models(experiment)
     groups = Groups(
@@ -90,7 +95,7 @@ def make_groups(
         pattern=tuple(known.index(choice) for choice in every),
     )
     name = experiment.algorithm.name
-    change = _difference(groups, num_clients, input_shape)
+    change = _difference(groups, shape)
     if change is not None:
         which, text = change
         raise ValueError(_refusal(name, str(known[which]), str(known[0]), text))
@@ -113,42 +118,32 @@ def _refusal(name: str, model: str, first: str, change: str) -> str:
     )
 
 
-def _difference(
-    groups: Groups, num_clients: int, input_shape: tuple[int, ...]
-) -> tuple[int, str] | None:
+def _difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
     """(a group, in what its server or traffic differs from the first's), if any."""
     members = list(zip(groups.algorithms, groups.tasks, strict=True))
     # The servers first: of most methods they differ, and traffic takes long to trace.
     for shared in (_server, _traffic):
         first: Any = None
         for group, (algorithm, task) in enumerate(members):
-            shapes = shared(algorithm, task, num_clients, input_shape)
-            first = shapes if first is None else first
-            change = first_change(first, shapes)
+            sent = shared(algorithm, task, shape)
+            first = sent if first is None else first
+            change = first_change(first, sent)
             if change is not None:
                 return group, change
     return None
 
 
-def _server(
-    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> Any:
+def _server(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
     """The server as shapes, by path."""
-
-    def server(key: Any) -> Any:
-        return algorithm.init(task.init(key), num_clients, key)
-
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    return _by_path((jax.eval_shape(server, key),))
+    return _by_path((shapes_of_server(algorithm, task, shape.num_clients),))
 
 
-def _traffic(
-    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> Any:
+def _traffic(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
     """The traffic as shapes, by path, where it is alike for all clients: mostly."""
     if algorithm.architecture is not None:
         return {}
-    return _by_path(tuple(trace_exchanges(algorithm, task, num_clients, input_shape)))
+    sent = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
+    return _by_path(tuple(sent))
 
 
 def _by_path(shared: Any) -> dict[str, Any]:
@@ -157,26 +152,33 @@ def _by_path(shared: Any) -> dict[str, Any]:
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
 
-def traffic(
-    setting: Setting, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> Traffic:
-    """Bytes of a client's exchange in a round; of several architectures, the mean.
+def client_traffic(
+    setting: Setting, task: Task, shape: Shape
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes down and up of each client in a round, i64[C], by its architecture.
 
     Raises:
       ValueError: uploads of the method cannot go through the channel.
     """
-    down = up = 0
-    for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
+    down, up = np.zeros((2, shape.num_clients), np.int64)
+    for stack in init_stacks(setting._replace(mesh=None), task, shape.num_clients):
         sent = count_traffic(
             stack.algorithm,
             stack.task,
-            num_clients,
-            input_shape,
+            shape.num_clients,
+            shape.input_shape,
             setting.channel,
         )
-        down += len(stack.ids) * sent.down
-        up += len(stack.ids) * sent.up
-    return Traffic(down=round(down / num_clients), up=round(up / num_clients))
+        down[stack.ids] = sent.down
+        up[stack.ids] = sent.up
+    return down, up
+
+
+def mean_traffic(setting: Setting, task: Task, shape: Shape) -> Traffic:
+    """Bytes of a client's exchange in a round, the mean over clients."""
+    down, up = client_traffic(setting, task, shape)
+    count = shape.num_clients
+    return Traffic(down=round(int(down.sum()) / count), up=round(int(up.sum()) / count))
 
 
 def methods_for_several() -> list[str]:
@@ -206,7 +208,7 @@ def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
     context = registry.select_context(factory, rounds=1, most_rows=1, public_rows=1)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
     groups = Groups(tuple(methods), _two_models(), (0, 1))
-    return _difference(groups, 2, (3,)) is None
+    return _difference(groups, Shape(2, (3,), 3)) is None
 
 
 @functools.cache
@@ -228,11 +230,7 @@ def task_of_server(algorithm: Algorithm, task: Task) -> Task:
     if model is None or not task.peers:
         return task
 
-    def make_model(key: Any) -> Any:
-        return model(algorithm.init(task.init(key), 1, key))
-
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    shapes = jax.eval_shape(make_model, key)
+    shapes = jax.eval_shape(model, shapes_of_server(algorithm, task, 1))
     for peer in task.peers:
         if first_change(shapes_of_model(peer), shapes) is None:
             return peer

@@ -10,6 +10,7 @@ from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import privacy
+from pfljax.simulate.shape import Shape
 
 
 def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
@@ -18,16 +19,15 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     Raises:
       ValueError: two channels cannot stand together, or nobody would be malicious.
     """
-    participation = experiment
-    through = channel.make([*participation.channel, *participation.aggregation])
+    through = channel.make([*experiment.channel, *experiment.aggregation])
     if through is not None:
         malicious.count(num_clients, through.attackers)
     _check_noise(experiment)
-    for choice in participation.aggregation:
+    for choice in experiment.aggregation:
         if choice.name == "krum":
-            _check_krum(choice.options, participation.cohort)
+            _check_krum(choice.options, experiment.cohort)
         if choice.name == "trimmed_mean":
-            _check_trim(choice.options, participation.cohort)
+            _check_trim(choice.options, experiment.cohort)
     return through
 
 
@@ -36,9 +36,8 @@ def _check_noise(experiment: Experiment) -> None:
 
     Its mean is over those asked, so that the number itself would tell of a client.
     """
-    participation = experiment
-    is_drawn = participation.selection.name == "bernoulli"
-    if is_drawn and privacy.find_mechanism(participation.channel) is not None:
+    is_drawn = experiment.selection.name == "bernoulli"
+    if is_drawn and privacy.find_mechanism(experiment.channel) is not None:
         raise ValueError(
             "selection 'bernoulli' asks another number of clients each round, by which "
             "the server divides: the noise of the channel would not hide who takes "
@@ -80,13 +79,12 @@ def with_memory(
     through: Channel | None,
     algorithm: Algorithm,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> Algorithm:
     """The method, whose clients have room for what the channel remembers of them."""
     if through is None or through.memory is None:
         return algorithm
-    exchanges = trace_exchanges(algorithm, task, num_clients, input_shape)
+    exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
     return channel.remembering(through, algorithm, exchanges)
 
 
@@ -94,11 +92,10 @@ def with_shapes(
     through: Channel | None,
     algorithm: Algorithm,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> Channel | None:
     """The channel, whose state may be of the shapes that the method sends."""
     if through is None or not through.shaped:
         return through
-    exchanges = trace_exchanges(algorithm, task, num_clients, input_shape)
+    exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
     return channel.shaped_by(through, exchanges)

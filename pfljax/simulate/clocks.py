@@ -10,10 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import algorithms, registry, selection
-from pfljax.channel import count_traffic, origins
+from pfljax.channel import origins
 from pfljax.channel.base import as_received
 from pfljax.core.aggregation import Averaging
-from pfljax.core.communication import first_turn, shapes_of_client, trace_exchanges
+from pfljax.core.communication import (
+    first_turn,
+    shapes_of_client,
+    shapes_of_server,
+    trace_exchanges,
+)
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.data import profiles
@@ -21,34 +26,33 @@ from pfljax.engine import Setting, clock, modes
 from pfljax.engine.clock import Clock
 from pfljax.engine.contract import first_change
 from pfljax.engine.modes import Mode, Pending
-from pfljax.engine.state import init_stacks
 from pfljax.runs.settings import Experiment
 from pfljax.selection.base import full_work
+from pfljax.simulate.architectures import client_traffic
+from pfljax.simulate.shape import Shape
 
 
 def with_clock(
     experiment: Experiment,
     setting: Setting,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> Setting:
     """The setting with the clock and the mode of the experiment, if it has any.
 
     Raises:
       ValueError: the profile does not fit the clients, or the mode the method.
     """
-    participation = experiment
-    profile = profiles.make(participation.profile, num_clients)
-    mode = modes.make(participation.mode, participation.cohort)
+    profile = profiles.make(experiment.profile, shape.num_clients)
+    mode = modes.make(experiment.mode, experiment.cohort)
     if profile is None:
         return setting
     # Bytes are those of the setting as it is: no clock changes them.
-    down, up = _bytes(setting, task, num_clients, input_shape)
-    timed = Clock(profile, down, up, participation.deadline)
+    down, up = client_traffic(setting, task, shape)
+    timed = Clock(profile, down.astype(float), up.astype(float), experiment.deadline)
     if mode is not None:
-        _check_mode(experiment, setting, task, input_shape)
-        like = pending_shapes(setting, mode, task, num_clients, input_shape)
+        _check_mode(experiment, setting, task, shape)
+        like = pending_shapes(setting, mode, task, shape)
         mode = mode._replace(like=like)
     return setting._replace(clock=timed, mode=mode)
 
@@ -58,10 +62,9 @@ def devices_crc(experiment: Experiment) -> int | None:
 
     Settings know them by their names alone.
     """
-    participation = experiment
-    names = [participation.selection.options.get("file")]
-    if participation.profile.name == "file":
-        names.insert(0, participation.profile.options.get("path"))
+    names = [experiment.selection.options.get("file")]
+    if experiment.profile.name == "file":
+        names.insert(0, experiment.profile.options.get("path"))
     paths = [Path(str(name)) for name in names if name]
     read = [path.read_bytes() for path in paths if path.is_file()]
     return zlib.crc32(b"".join(read)) if read else None
@@ -96,23 +99,8 @@ def check_deadline(setting: Setting, sizes: Any) -> None:
         )
 
 
-def _bytes(
-    setting: Setting, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes down and up of each client in a round, f64[C], by its architecture."""
-    down = np.zeros(num_clients)
-    up = np.zeros(num_clients)
-    for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
-        sent = count_traffic(
-            stack.algorithm, stack.task, num_clients, input_shape, setting.channel
-        )
-        down[stack.ids] = sent.down
-        up[stack.ids] = sent.up
-    return down, up
-
-
 def _check_mode(
-    experiment: Experiment, setting: Setting, task: Task, input_shape: tuple[int, ...]
+    experiment: Experiment, setting: Setting, task: Task, shape: Shape
 ) -> None:
     """Refuses methods and selections that asynchronous rounds cannot have."""
     mode = str(experiment.mode)
@@ -134,14 +122,13 @@ def _check_mode(
     if through is not None and (
         through.lose is not None or through.receive is not as_received
     ):
-        of_run = experiment
-        names = ", ".join(map(str, (*of_run.channel, *of_run.aggregation)))
+        names = ", ".join(map(str, (*experiment.channel, *experiment.aggregation)))
         raise ValueError(
             f"mode {mode!r} merges uploads as they come, but one of {names} looks at "
             "those of a round together, or loses some; leave it out, or choose "
             "channels that act at the client alone, such as clip, gaussian or qsgd"
         )
-    misfit = _misfit(setting.algorithm, task, input_shape)
+    misfit = _misfit(setting.algorithm, task, shape)
     if misfit:
         raise ValueError(
             f"mode {mode!r} merges uploads that are shaped as the server and averaged, "
@@ -150,7 +137,7 @@ def _check_mode(
         )
 
 
-def _misfit(algorithm: Algorithm, task: Task, input_shape: tuple[int, ...]) -> str:
+def _misfit(algorithm: Algorithm, task: Task, shape: Shape) -> str:
     """Why uploads of the method cannot be merged one by one; "" if they can."""
     if algorithm.then is not None:
         return "exchanges several times in a round"
@@ -159,12 +146,8 @@ def _misfit(algorithm: Algorithm, task: Task, input_shape: tuple[int, ...]) -> s
     if not isinstance(algorithm.aggregate, Averaging):
         return "makes more of uploads than their mean"
 
-    def server(key: Any) -> Any:
-        return algorithm.init(task.init(key), 1, key)
-
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    (exchange,) = trace_exchanges(algorithm, task, 1, input_shape)
-    change = first_change(jax.eval_shape(server, key), exchange.upload)
+    (exchange,) = trace_exchanges(algorithm, task, 1, shape.input_shape)
+    change = first_change(shapes_of_server(algorithm, task, 1), exchange.upload)
     if change is not None or not jax.tree.leaves(exchange.upload):
         return "sends something else"
     origin = exchange.origin
@@ -182,7 +165,8 @@ def methods_for_modes() -> tuple[str, ...]:
     from pfljax import models
 
     known, _ = algorithms.importable()
-    task = models.task(models.mlp(3, hidden=(4,)), (3,))
+    shape = Shape(num_clients=2, input_shape=(3,), num_classes=3)
+    task = models.task(models.mlp(3, hidden=(4,)), shape.input_shape)
     local = Local(0.1, batch_size=2)
     taking = []
     for name, factory in known.items():
@@ -194,7 +178,7 @@ def methods_for_modes() -> tuple[str, ...]:
             algorithm = factory(task, local, **context)
         except (TypeError, ValueError):  # an option or another model is needed
             continue
-        if not needed and not algorithm.linear and not _misfit(algorithm, task, (3,)):
+        if not needed and not algorithm.linear and not _misfit(algorithm, task, shape):
             taking.append(name)
     return tuple(taking)
 
@@ -203,14 +187,13 @@ def pending_shapes(
     setting: Setting,
     mode: Mode,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> Pending:
     """What one client makes in a round, as shapes."""
     algorithm = setting.algorithm
 
     def make_pending(key: Any, data: Any) -> Pending:
-        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         message = algorithm.message(turn, server, client)
         new_client, upload, metrics = algorithm.train(turn, message, client, data)
         origin = algorithm.origin(message, client, upload)
@@ -222,4 +205,4 @@ def pending_shapes(
         )
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    return jax.eval_shape(make_pending, key, shapes_of_client(input_shape))
+    return jax.eval_shape(make_pending, key, shapes_of_client(shape.input_shape))

@@ -1,16 +1,14 @@
 """The parts of a run, from its settings: task, local training, cohorts, setting."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import numpy as np
 from flax import linen as nn
 
 from pfljax import algorithms, models, registry
 from pfljax.core import optimizers, schedules
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.data import Federation
 from pfljax.engine import Setting, mesh
 from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
@@ -23,60 +21,12 @@ from pfljax.simulate import (
     participants,
     server_optimizers,
 )
+from pfljax.simulate.shape import Shape
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); others have not been measured:
 # docs/speed.md has the reasons.
 WIDTHS = {"cpu": 1}
-
-
-class Shape(NamedTuple):
-    """All that compiled functions depend on of a federation."""
-
-    num_clients: int
-    input_shape: tuple[int, ...]
-    num_classes: int
-    shift: Any
-    scale: Any
-    sizes: tuple[int, ...] | None  # training rows, where cohorts are drawn by them
-    rows: tuple[tuple[str, int], ...] = ()  # of `count_rows`, what the method asks for
-    drawn_by: tuple[tuple[str, Any], ...] = ()  # else of `participants.told`
-
-
-def make_shape(experiment: Experiment, federation: Federation) -> Shape:
-    """What the experiment's compiled functions depend on of the federation."""
-    known = participants.selection_facts(experiment, federation)
-    factory = algorithms.method(experiment.algorithm.name)
-    asked = registry.select_context(factory, **count_rows(federation))
-    return Shape(
-        num_clients=federation.num_clients,
-        input_shape=federation.train.examples.x.shape[1:],
-        num_classes=federation.num_classes,
-        shift=_hashable(federation.shift),
-        scale=_hashable(federation.scale),
-        sizes=known.pop("sizes", None),
-        rows=tuple(asked.items()),
-        drawn_by=tuple(known.items()),
-    )
-
-
-def count_rows(federation: Federation) -> dict[str, int]:
-    """What a run fills in of a method's keywords, beside its number of rounds."""
-    public = federation.public
-    return {
-        "most_rows": int(np.max(federation.train.size)),
-        "public_rows": 0 if public is None else int(public.size),
-        "num_clients": federation.num_clients,
-    }
-
-
-def _hashable(value: Any) -> Any:
-    """A number, or the nested tuples of an array: a key of `lru_cache`."""
-    if not isinstance(value, list):
-        value = np.asarray(value).tolist()
-    if isinstance(value, list):
-        return tuple(map(_hashable, value))
-    return value
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
@@ -182,10 +132,9 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     factory = algorithms.method(name)
     options = experiment.algorithm.options
     options |= registry.select_context(factory, rounds=experiment.rounds)
-    options |= dict(shape.rows)
+    options |= dict(shape.for_method)
     options |= server_optimizers.options(experiment)
 
-    sent = shape.num_clients, shape.input_shape
     through = channels.make_channel(experiment, shape.num_clients)
 
     def make(task: Task) -> Algorithm:
@@ -193,14 +142,14 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         algorithm = server_optimizers.with_optimizer(
             experiment, algorithm, task, shape.num_clients
         )
-        return channels.with_memory(through, algorithm, task, *sent)
+        return channels.with_memory(through, algorithm, task, shape)
 
     groups = None
     if experiment.models:
         _, *others = make_tasks(experiment, shape)
-        groups = architectures.make_groups(experiment, [task, *others], make, *sent)
+        groups = architectures.make_groups(experiment, [task, *others], make, shape)
     algorithm = make(task) if groups is None else groups.algorithms[0]
-    known = {"sizes": shape.sizes} | dict(shape.drawn_by)
+    known = dict(shape.for_selection)
     drawn = participants.make_selection(experiment, shape.num_clients, known, task)
     setting = Setting(
         algorithm=algorithm,
@@ -208,15 +157,13 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         selection=drawn,
         width=resolve_width(experiment),
         mesh=make_mesh(experiment),
-        channel=channels.with_shapes(through, algorithm, task, *sent),
+        channel=channels.with_shapes(through, algorithm, task, shape),
         groups=groups,
     )
-    setting = clocks.with_clock(
-        experiment, setting, task, shape.num_clients, shape.input_shape
-    )
+    setting = clocks.with_clock(experiment, setting, task, shape)
     if setting.clock is None or not participants.asks_seconds(experiment):
         return setting
-    known["seconds"] = clocks.seconds_of_round(setting, shape.sizes)
+    known["seconds"] = clocks.seconds_of_round(setting, known["sizes"])
     timed = participants.make_selection(experiment, shape.num_clients, known, task)
     return setting._replace(selection=timed)
 

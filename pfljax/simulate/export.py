@@ -20,6 +20,7 @@ from pfljax.simulate import arguments, components, simulation
 from pfljax.simulate.exported_models import make_predict
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.population import open_to_read
+from pfljax.simulate.shape import Shape
 
 A_CLIENT = "the number of a client, from 0 on"
 
@@ -85,15 +86,14 @@ def load_task(path: str | Path, client: int = 0) -> Task:
             "the task that was given to run(..., task=...)"
         )
     factory = algorithms.method(experiment.algorithm.name)
-    shape = components.Shape(
+    shape = Shape(
         num_clients=len(manifest["clients"]),
         input_shape=tuple(manifest["input_shape"]),
         num_classes=manifest["num_classes"],
         shift=manifest["shift"],
         scale=manifest["scale"],
-        # Of who is drawn and of how many rows there are: no model depends on them.
-        sizes=None,
-        rows=tuple(
+        # The sizes and the selection are left out: no model depends on them.
+        for_method=tuple(
             registry.select_context(factory, most_rows=1, public_rows=1).items()
         ),
     )
@@ -104,8 +104,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
     if groups is not None:
         group = int(groups.of(client))
         algorithm, task = groups.algorithms[group], groups.tasks[group]
-    count, of_row = shape.num_clients, shape.input_shape
-    return task._replace(predict=make_predict(algorithm, task, count, of_row))
+    return task._replace(predict=make_predict(algorithm, task, shape))
 
 
 def personal_model(

@@ -9,6 +9,7 @@ from pfljax.core import tree
 from pfljax.core.communication import first_turn, shapes_of_client, shapes_of_model
 from pfljax.core.types import Algorithm, Array, Batch, Task
 from pfljax.simulate.architectures import task_of_server
+from pfljax.simulate.shape import Shape
 
 Predict = Callable[[Any, Batch], Array]
 
@@ -20,9 +21,7 @@ class Form(NamedTuple):
     predict: Predict
 
 
-def make_predict(
-    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> Predict:
+def make_predict(algorithm: Algorithm, task: Task, shape: Shape) -> Predict:
     """The `predict` of what was exported of a client with this model, or of the server.
 
     A method may judge by a record of more than a model, as FedProto does, and its
@@ -31,7 +30,7 @@ def make_predict(
     Raises:
       ValueError: when it is called, if the arrays are of none of these.
     """
-    forms = _forms(algorithm, task, num_clients, input_shape)
+    forms = _forms(algorithm, task, shape)
 
     def predict(model: Any, batch: Batch) -> Array:
         arrays = tree.paths(model)
@@ -63,20 +62,18 @@ def _shapes(arrays: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(array.shape) for name, array in arrays.items()}
 
 
-def _forms(
-    algorithm: Algorithm, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> list[Form]:
+def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[Form]:
     """What judges a client comes first: its own `predict` is the method's."""
 
     def model(key: Any, data: Any) -> Any:
-        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         if algorithm.personal is not None:
             return algorithm.personal(turn, server, client, data)
         assert algorithm.server_model is not None
         return algorithm.server_model(server)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    of_client = jax.eval_shape(model, key, shapes_of_client(input_shape))
+    of_client = jax.eval_shape(model, key, shapes_of_client(shape.input_shape))
     forms = [Form(of_client, algorithm.predict)]
     for other in (task_of_server(algorithm, task), task, task.proxy):
         if other is not None:

@@ -20,14 +20,14 @@ from pfljax.core.communication import (
 from pfljax.core.types import Batch, ClientData, Key, Task
 from pfljax.engine import Setting, contract
 from pfljax.simulate import methods
+from pfljax.simulate.shape import Shape
 
 
 def check_own(
     name: str,
     setting: Setting,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> None:
     """Refuses a method of the user's own whose models give no logits [B, K].
 
@@ -39,7 +39,7 @@ def check_own(
     algorithm = setting.algorithm
 
     def predict(key: Key, data: ClientData, batch: Batch) -> tuple[dict, Any]:
-        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         logits = {}
         quantities = None
         if algorithm.server_model is not None:
@@ -57,9 +57,9 @@ def check_own(
         return logits, quantities
 
     batch_size = setting.local.batch_size
-    batch = shapes_of_batch(batch_size, input_shape)
+    batch = shapes_of_batch(batch_size, shape.input_shape)
     key: Any = jax.eval_shape(jax.random.key, 0)
-    client = shapes_of_client(input_shape)
+    client = shapes_of_client(shape.input_shape)
     logits, quantities = jax.eval_shape(predict, key, client, batch)
     for role, values in logits.items():
         _check_logits(name, role, values, (batch_size, task.num_classes))
@@ -70,8 +70,7 @@ def check_own(
 def check_observed(
     setting: Setting,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> None:
     """Refuses a selection that looks at models with a method that sends others.
 
@@ -81,7 +80,9 @@ def check_observed(
     contract.check_selection(setting)
     if setting.selection.observe is None:
         return
-    sent, *_ = trace_exchanges(setting.algorithm, task, num_clients, input_shape)
+    sent, *_ = trace_exchanges(
+        setting.algorithm, task, shape.num_clients, shape.input_shape
+    )
     contract.check_model(sent.upload, shapes_of_model(task))
 
 

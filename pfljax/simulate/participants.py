@@ -73,12 +73,11 @@ def make_selection(
     `known` is what `told` gave, and the `seconds` of a round of each client where the
     run has a clock; `sizes` may be None.
     """
-    participation = experiment
     factory = selection_factory(experiment)
     sizes = np.asarray(known.get("sizes") or ())
     of_run: dict[str, Any] = {
         "num_clients": num_clients,
-        "rounds": participation.rounds,
+        "rounds": experiment.rounds,
         "epochs": experiment.epochs,
         "task": task,
         # Without a clock: a row takes a second.
@@ -86,13 +85,13 @@ def make_selection(
     }
     of_run |= dict(known) | {"sizes": sizes}
     asked = registry.select_context(factory, **of_run)
-    options = participation.selection.options
-    drawn = factory(participation.cohort, **asked, **options)
-    if not participation.stragglers:
+    options = experiment.selection.options
+    drawn = factory(experiment.cohort, **asked, **options)
+    if not experiment.stragglers:
         return drawn
     return selection.stragglers(
         drawn,
-        participation.stragglers,
+        experiment.stragglers,
         experiment.epochs,
-        participation.drop_stragglers,
+        experiment.drop_stragglers,
     )

@@ -11,6 +11,7 @@ from pfljax.engine import Setting
 from pfljax.evaluation.dissimilarity import Dissimilarity, expected_decrease
 from pfljax.runs.log import Line
 from pfljax.runs.settings import Experiment
+from pfljax.simulate.shape import Shape
 
 NEEDED = ("gamma", "mu")  # metrics of the cohort's training
 
@@ -19,23 +20,21 @@ def check(
     experiment: Experiment,
     setting: Setting,
     task: Task,
-    num_clients: int,
-    input_shape: tuple[int, ...],
+    shape: Shape,
 ) -> None:
     """Refuses constants of rho beside a method or a mu that has none."""
-    evaluation = experiment
-    if evaluation.smoothness is None:
+    if experiment.smoothness is None:
         return
     method = experiment.algorithm.name
     algorithm = setting.algorithm
 
     def metrics(key: Any, data: Any) -> Any:
-        server, client, turn = first_turn(algorithm, task, num_clients, key, data)
+        server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         message = algorithm.message(turn, server, client)
         return algorithm.train(turn, message, client, data)[2]
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    reported = jax.eval_shape(metrics, key, shapes_of_client(input_shape))
+    reported = jax.eval_shape(metrics, key, shapes_of_client(shape.input_shape))
     if not set(NEEDED) <= set(reported):
         raise ValueError(
             f"smoothness asks for rho, which is of gamma and mu, but {method} reports "
@@ -44,9 +43,9 @@ def check(
         )
     mu = experiment.algorithm.options.get("mu", 0.0)
     # Adaptive ones may rise above it.
-    if method == "fedprox" and mu <= evaluation.concavity:
+    if method == "fedprox" and mu <= experiment.concavity:
         raise ValueError(
-            f"mu is {mu}, and concavity is {evaluation.concavity}: rho is of a mu "
+            f"mu is {mu}, and concavity is {experiment.concavity}: rho is of a mu "
             "above it alone; choose a larger mu, or leave smoothness out"
         )
 
@@ -59,22 +58,21 @@ def round_rho(
     Nothing where no constants are given. NaN where the theorem has none: of numbers
     that are not finite, and of a mu that is not above the concavity.
     """
-    evaluation = experiment
-    if evaluation.smoothness is None:
+    if experiment.smoothness is None:
         return {}
     b = float(measured.b)
     # A log has None for what is not finite.
     gamma, mu = trained["train_gamma"], trained["train_mu"]
     if gamma is None or mu is None or not math.isfinite(b):
         return {"rho": math.nan}
-    if mu <= evaluation.concavity:
+    if mu <= experiment.concavity:
         return {"rho": math.nan}
     rho = expected_decrease(
         mu=mu,
         gamma=gamma,
         b=b,
-        smoothness=evaluation.smoothness,
+        smoothness=experiment.smoothness,
         cohort=experiment.cohort,
-        concavity=evaluation.concavity,
+        concavity=experiment.concavity,
     )
     return {"rho": rho}

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import jax
-
 from pfljax import algorithms, registry
 from pfljax.core import server_step, tree
-from pfljax.core.communication import shapes_of_model
+from pfljax.core.communication import shapes_of_model, shapes_of_server
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment
 
@@ -45,12 +43,7 @@ def _check_keeps_model(
     name: str, algorithm: Algorithm, task: Task, num_clients: int
 ) -> None:
     """Refuses a server that is neither a model nor a part of one."""
-
-    def first(key: Any) -> Any:
-        return algorithm.init(task.init(key), num_clients, key)
-
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    state = tree.paths(jax.eval_shape(first, key))
+    state = tree.paths(shapes_of_server(algorithm, task, num_clients))
     model = tree.paths(shapes_of_model(task))
     of_model = all(_is_same(leaf, model.get(path)) for path, leaf in state.items())
     if not state or not of_model or algorithm.then is not None:

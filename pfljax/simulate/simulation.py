@@ -32,9 +32,10 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import clocks, model_checks, rho
-from pfljax.simulate.architectures import task_of_server, traffic
-from pfljax.simulate.components import Shape, make_setting, make_shape, make_task
+from pfljax.simulate.architectures import mean_traffic, task_of_server
+from pfljax.simulate.components import make_setting, make_task
 from pfljax.simulate.first_state import make_init, shapes_of_state
+from pfljax.simulate.shape import Shape, make_shape
 from pfljax.simulate.step_cost import step_flops
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
@@ -112,8 +113,8 @@ def _simulation(
     setting = make_setting(experiment, task, shape)
     num_clients = shape.num_clients
     name = experiment.algorithm.name
-    model_checks.check_own(name, setting, task, num_clients, shape.input_shape)
-    model_checks.check_observed(setting, task, num_clients, shape.input_shape)
+    model_checks.check_own(name, setting, task, shape)
+    model_checks.check_observed(setting, task, shape)
     # Newcomers have nothing but a local training: they are evaluated after it as well.
     trained = experiment.eval_after_training or experiment.unseen > 0
     views = list_views(setting.algorithm, trained)
@@ -139,13 +140,9 @@ def _simulation(
         block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
         # Traced once, by the first run.
-        traffic=functools.cache(
-            partial(traffic, setting, task, num_clients, shape.input_shape)
-        ),
+        traffic=functools.cache(partial(mean_traffic, setting, task, shape)),
         # As well, when it ends.
-        step_flops=functools.cache(
-            partial(step_flops, setting, task, num_clients, shape.input_shape)
-        ),
+        step_flops=functools.cache(partial(step_flops, setting, task, shape)),
     )
 
 
@@ -217,7 +214,7 @@ def make_dissimilarity(
             f"{experiment.algorithm.name} has none; leave it out, or choose a method "
             "with one, such as fedprox"
         )
-    rho.check(experiment, setting, task, shape.num_clients, shape.input_shape)
+    rho.check(experiment, setting, task, shape)
     at_once = rows_per_pass(setting.local.batch_size)
 
     def measure(server: Any, train: ClientData) -> Dissimilarity:

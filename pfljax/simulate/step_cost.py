@@ -16,11 +16,10 @@ from pfljax.core.communication import (
 )
 from pfljax.core.types import Algorithm, ClientData, Key, Task, Turn
 from pfljax.engine import Setting
+from pfljax.simulate.shape import Shape
 
 
-def step_flops(
-    setting: Setting, task: Task, num_clients: int, input_shape: tuple[int, ...]
-) -> float | None:
+def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
     """FLOPs of one local step of all models that the method trains.
 
     It is the mean over clients. None for a model with a loop, such as an LSTM.
@@ -28,27 +27,27 @@ def step_flops(
     groups = setting.groups
     batch_size = setting.local.batch_size
     if groups is None:
-        return _flops(setting.algorithm, task, input_shape, batch_size)
+        return _flops(setting.algorithm, task, shape, batch_size)
     total = 0.0
     for group, (algorithm, model) in enumerate(
         zip(groups.algorithms, groups.tasks, strict=True)
     ):
-        flops = _flops(algorithm, model, input_shape, batch_size)
+        flops = _flops(algorithm, model, shape, batch_size)
         if flops is None:
             return None
-        total += len(groups.members(group, num_clients)) * flops
-    return total / num_clients
+        total += len(groups.members(group, shape.num_clients)) * flops
+    return total / shape.num_clients
 
 
 def _flops(
-    algorithm: Algorithm, task: Task, input_shape: tuple[int, ...], batch_size: int
+    algorithm: Algorithm, task: Task, shape: Shape, batch_size: int
 ) -> float | None:
     key: Any = jax.eval_shape(jax.random.key, 0)
     # XLA counts the body of a loop once: that over the steps gives one step, and that
     # of a loop within a model too little.
     loss = jax.jit(task.loss)
     lowered = loss.lower(
-        shapes_of_model(task), shapes_of_batch(batch_size, input_shape), key
+        shapes_of_model(task), shapes_of_batch(batch_size, shape.input_shape), key
     )
     if "stablehlo.while" in lowered.as_text():
         return None
@@ -69,7 +68,7 @@ def _flops(
         message = algorithm.message(turn, server, client)
         return algorithm.train(turn, message, client, data)
 
-    data = shapes_of_client(input_shape)
+    data = shapes_of_client(shape.input_shape)
     # Apart: what draws the first states is no part of a step.
     server, client = jax.eval_shape(first, key, data)
     account = jax.jit(train).lower(key, server, client, data).cost_analysis()

@@ -20,7 +20,7 @@ from pfljax.evaluation.views import views
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes
 from pfljax.simulate import components, size
-from pfljax.simulate.components import Shape
+from pfljax.simulate.shape import Shape
 from pfljax.sweep.one_run import (
     Clients,
     Inputs,

@@ -16,8 +16,8 @@ from pfljax.models import check_task
 from pfljax.registry import Component
 from pfljax.runs.settings import UNHASHED, Experiment
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
-from pfljax.simulate.components import Shape
 from pfljax.simulate.methods import explain_misfit
+from pfljax.simulate.shape import Shape, make_shape
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import foreign_counts, public_shapes
 
@@ -65,7 +65,7 @@ def _add_point(
 ) -> None:
     """Adds the point to the group of its program, a new one if need be."""
     experiment = point.experiment
-    shape = components.make_shape(experiment, point.federation)
+    shape = make_shape(experiment, point.federation)
     numbers = _numbers(point)
     kind = (_static(experiment, numbers), shape)
     if kind not in traced_by_kind:
@@ -150,8 +150,8 @@ def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Set
         check_task(task, shape.input_shape, shape.num_classes)
     model, setting = _make(experiment, shape, task)
     name = experiment.algorithm.name
-    model_checks.check_own(name, setting, model, shape.num_clients, shape.input_shape)
-    architectures.traffic(setting, model, shape.num_clients, shape.input_shape)
+    model_checks.check_own(name, setting, model, shape)
+    architectures.client_traffic(setting, model, shape)
     return setting
 
 

@@ -18,7 +18,7 @@ from pfljax.evaluation.uncertainty import Foreign
 from pfljax.evaluation.views import MIXTURE, SERVER, views
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
-from pfljax.simulate.components import Shape
+from pfljax.simulate.shape import Shape
 from pfljax.sweep.pool import Data, Rows
 
 ByName = dict[str, Array]

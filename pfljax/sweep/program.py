@@ -18,7 +18,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime.memory import free_bytes, needed_bytes
 from pfljax.runtime.programs import memoize
 from pfljax.simulate import components, size
-from pfljax.simulate.components import Shape
+from pfljax.simulate.shape import Shape
 from pfljax.sweep.one_run import Inputs, Outcome, one_run
 from pfljax.sweep.pool import Data
 

@@ -15,6 +15,7 @@ from pfljax.engine import asynchronous, modes
 from pfljax.engine.clock import Clock
 from pfljax.registry import parse
 from pfljax.simulate import clocks
+from pfljax.simulate.shape import Shape
 
 TASK = toy.quadratic()
 LOCAL = toy.full_batch(epochs=2)
@@ -38,7 +39,7 @@ def setting_of(mode, step=DIFFERENT, cohort=3, method=None, width=None, local=LO
     mode = modes.make(parse(mode), cohort)
     if mode is None:
         return setting
-    like = clocks.pending_shapes(setting, mode, TASK, clients, SHAPE)
+    like = clocks.pending_shapes(setting, mode, TASK, Shape(clients, SHAPE, 3))
     return setting._replace(mode=mode._replace(like=like))
 
 

@@ -13,6 +13,7 @@ from pfljax.engine import asynchronous, modes
 from pfljax.engine.clock import Clock, mean_seconds
 from pfljax.registry import parse
 from pfljax.simulate import clocks
+from pfljax.simulate.shape import Shape
 
 pytestmark = pytest.mark.slow
 LOCAL = Local(0.05, batch_size=4, epochs=1)
@@ -83,7 +84,7 @@ def test_asynchronous_rounds_of_every_method_that_takes_part(name, mode):
     setting = setting_of(name, clock_of(), cohort=3)
     mode = modes.make(parse(mode), 3)
     task = toy.classifier()
-    like = clocks.pending_shapes(setting, mode, task, CLIENTS, (3,))
+    like = clocks.pending_shapes(setting, mode, task, Shape(CLIENTS, (3,), 3))
     setting = setting._replace(mode=mode._replace(like=like))
     state = engine.init(setting, task, CLIENTS, jax.random.key(2))
     program = asynchronous.compile_rounds(setting, 3)

@@ -16,6 +16,7 @@ from pfljax.core import aggregation, tree
 from pfljax.engine.setting import Groups
 from pfljax.registry import parse
 from pfljax.simulate import architectures
+from pfljax.simulate.shape import Shape
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch(epochs=2)
 TRAIN = toy.quadratic_clients()
@@ -101,6 +102,6 @@ def test_traffic_of_several_architectures_is_the_mean_of_clients(two):
     methods = tuple(feddf(task, LOCAL) for task in two)
     groups = Groups(methods, two, (0, 1, 1))
     setting = setting_of(methods[0])._replace(groups=groups)
-    sent = architectures.traffic(setting, two[0], 3, (3,))
+    sent = architectures.mean_traffic(setting, two[0], Shape(3, (3,), 3))
     small, large = (4 * (3 * w + w + 3 * w + 3) for w in (4, 6))
     assert sent == (round((small + 2 * large) / 3),) * 2

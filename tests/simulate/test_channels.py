@@ -13,6 +13,7 @@ from pfljax.channel import count_traffic
 from pfljax.core import malicious
 from pfljax.simulate import architectures, components, run
 from pfljax.simulate.federation import build_federation
+from pfljax.simulate.shape import Shape, make_shape
 
 JOB = tiny.TINY.replace(
     algorithm="fedavg", clients=10, rounds=6, eval_every=3, momentum=0.0
@@ -82,7 +83,7 @@ def test_bytes_are_those_behind_the_channel(whole):
     setting, task, federation = parts(JOB.replace(channel=FEEDBACK))
     shape = federation.train.examples.x.shape[1:]
     plain = count_traffic(setting.algorithm, task, 10, shape)
-    sent = architectures.traffic(setting, task, 10, shape)
+    sent = architectures.mean_traffic(setting, task, Shape(10, shape, 10))
     assert sent.down == plain.down
     assert 0.1 * plain.up < sent.up < 0.16 * plain.up  # places beside the numbers
     assert summary["traffic"]["up_per_client"] == sent.up
@@ -92,7 +93,7 @@ def test_bytes_are_those_behind_the_channel(whole):
 def parts(job):
     """(setting, task, federation) of a run."""
     federation, _ = build_federation(job)
-    shape = components.make_shape(job, federation)
+    shape = make_shape(job, federation)
     task = components.make_task(job, shape)
     return components.make_setting(job, task, shape), task, federation
 

@@ -12,9 +12,10 @@ from pfljax import Experiment, algorithms, forget_programs, run
 from pfljax.conformance.play import compilations
 from pfljax.runs.folder import read_partition
 from pfljax.simulate import components, methods
+from pfljax.simulate.shape import Shape
 from pfljax.sweep import sweep
 
-SHAPE = components.Shape(20, (8, 8), 10, 0.0, 1.0, None)
+SHAPE = Shape(20, (8, 8), 10)
 MODULE = """from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.training import fit
 def mym(task, local, *, lam: float = 0.1):

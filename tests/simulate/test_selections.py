@@ -10,6 +10,7 @@ from pfljax.simulate import loop, simulation
 from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.loop import save_if_due
+from pfljax.simulate.shape import make_shape
 from pfljax.sweep import sweep
 
 JOB = tiny.TINY.replace(algorithm="ditto", public=0.1, out=None)
@@ -110,10 +111,10 @@ def test_without_a_profile_a_row_takes_a_second():
 def test_the_labels_of_each_client_are_told():
     job = JOB.replace(selection="availability:pattern=labels", clients=6)
     federation, _ = build_federation(job)
-    shape = simulation.make_shape(job, federation)
+    shape = make_shape(job, federation)
     train = federation.train
     labels = np.asarray(train.examples.y)
-    told = dict(shape.drawn_by)
+    told = dict(shape.for_selection)
     for k, found in enumerate(told["least_label"]):
         start = int(train.offset[k])
         own = labels[start : start + int(train.size[k])]

@@ -1,0 +1,53 @@
+"""What the compiled functions of a run depend on of its federation."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfljax import algorithms, registry
+from pfljax.data import Federation
+from pfljax.runs.settings import Experiment
+from pfljax.simulate import participants
+
+
+class Shape(NamedTuple):
+    """All that compiled functions depend on of a federation."""
+
+    num_clients: int
+    input_shape: tuple[int, ...]
+    num_classes: int
+    shift: Any = 0.0
+    scale: Any = 1.0
+    for_method: tuple[tuple[str, int], ...] = ()  # keywords that the method asks for
+    for_selection: tuple[tuple[str, Any], ...] = ()  # likewise, the selection
+
+
+def make_shape(experiment: Experiment, federation: Federation) -> Shape:
+    """What the experiment's compiled functions depend on of the federation."""
+    factory = algorithms.method(experiment.algorithm.name)
+    public = federation.public
+    for_method = registry.select_context(
+        factory,
+        most_rows=int(np.max(federation.train.size)),
+        public_rows=0 if public is None else int(public.size),
+        num_clients=federation.num_clients,
+    )
+    for_selection = participants.selection_facts(experiment, federation)
+    return Shape(
+        num_clients=federation.num_clients,
+        input_shape=federation.train.examples.x.shape[1:],
+        num_classes=federation.num_classes,
+        shift=_hashable(federation.shift),
+        scale=_hashable(federation.scale),
+        for_method=tuple(for_method.items()),
+        for_selection=tuple(for_selection.items()),
+    )
+
+
+def _hashable(value: Any) -> Any:
+    """A number, or the nested tuples of an array: the key of a cache."""
+    if not isinstance(value, list):
+        value = np.asarray(value).tolist()
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    return value
