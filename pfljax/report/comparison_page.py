@@ -1,6 +1,6 @@
 """The page of a comparison: its answer, two figures, and tables that are folded."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,16 @@ from pfljax.report.groups import (
     differing_problem,
     differing_settings,
 )
-from pfljax.report.html import Block, format_value
-from pfljax.report.run_page import run_notices
+from pfljax.report.html import Block
+from pfljax.report.run_page import origin_pairs, run_notices
 from pfljax.report.runs import number
 from pfljax.report.settings import settings_by_group, value_text
 from pfljax.report.tables import EMPTY, Column, Table, keep_known
 from pfljax.runs import names
 from pfljax.runs.config import to_json
-from pfljax.runs.result import Result
 from pfljax.runtime.words import count_noun
 
 FACTS = ("dataset", "partition", "model", "models")
-MOST_NAMES = 3  # of runs in a cell; of more, their number
 PAIR_COLUMNS = (
     Column("difference", "Difference (points)", 100, "+.2f"),
     Column("p_holm", "p after Holm", 1, ".3g"),
@@ -126,47 +124,9 @@ def settings_blocks(groups: Sequence[Group]) -> list[Block]:
 
 
 def origin_blocks(groups: Sequence[Group]) -> list[Block]:
-    """The data, the environments and every run."""
-    runs = [run for group in groups for run in group.runs]
-    return [
-        _list_distinct("Data", runs, _data),
-        _list_distinct("Environments", runs, _environment),
-        _run_table(groups),
-    ]
-
-
-def _list_distinct(
-    title: str, runs: Sequence[Result], describe: Callable[[Result], dict[str, str]]
-) -> Table:
-    """A row for each different description, with the runs that have it."""
-    folders: dict[tuple[str, ...], list[str]] = {}
-    for run in runs:
-        texts = tuple(describe(run).values())
-        folders.setdefault(texts, []).append(run.folder.name)
-    rows = [
-        [*texts, ", ".join(of) if len(of) <= MOST_NAMES else str(len(of))]
-        for texts, of in folders.items()
-    ]
-    return Table(title, [*describe(runs[0]), "Runs"], rows)
-
-
-def _data(run: Result) -> dict[str, str]:
-    partition = run.partition
-    return {
-        "Data set": str(partition.get("dataset", EMPTY)),
-        "Source and licence": str(partition.get("source", "not recorded")),
-        "Partition seed": str(partition.get("seed", EMPTY)),
-        "SHA-256": partition["sha256"],
-    }
-
-
-def _environment(run: Result) -> dict[str, str]:
-    packages = run.environment.get("packages") or {}
-    shown = ("python", "platform", "processors", "devices")
-    return {
-        **{n.capitalize(): format_value(run.environment.get(n, EMPTY)) for n in shown},
-        "Packages": ", ".join(f"{name} {packages[name]}" for name in packages),
-    }
+    """Every run, and the data and environment of the first one."""
+    first = groups[0].runs[0]
+    return [_run_table(groups), *origin_pairs(first, f" of {first.folder.name}")]
 
 
 def _run_table(groups: Sequence[Group]) -> Table:
@@ -181,9 +141,17 @@ def _run_table(groups: Sequence[Group]) -> Table:
             costs = {**run.environment, "step_flops": run.summary.get("step_flops")}
             cells = [column.text(number(costs.get(column.key))) for column in columns]
             command = str(run.environment.get("command", EMPTY))
-            seed = str(run.experiment.seed)
-            data = run.partition["sha256"][:12]
-            rows.append([group.label, seed, run.folder.name, data, *cells, command])
+            rows.append(
+                [
+                    group.label,
+                    str(run.experiment.seed),
+                    run.folder.name,
+                    run.partition["sha256"][:12],
+                    ", ".join(run.environment.get("devices", [])),
+                    *cells,
+                    command,
+                ]
+            )
     titles = [column.title for column in columns]
-    header = ["Method", "Seed", "Folder", "Data", *titles, "Command"]
+    header = ["Method", "Seed", "Folder", "Data", "Devices", *titles, "Command"]
     return Table("Runs", header, rows)

@@ -12,6 +12,7 @@ import numpy as np
 from pfljax.evaluation import fairness
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.runs import main_accuracy, number
+from pfljax.report.tidy import select_main
 from pfljax.runs.result import Result
 
 SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
@@ -44,8 +45,7 @@ def make_curve(run: Result) -> Curve:
 
 def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:
     """The curves of the main models in a tidy table, by method and seed."""
-    rows = frame[frame.main & (frame.clients == "all") & (frame.split == "test")]
-    rows = rows[rows.metric == "accuracy"]
+    rows = select_main(frame[frame.metric == "accuracy"])
     curves: dict[str, dict[int, Curve]] = {}
     for (method, seed), run in rows.groupby(["method", "seed"], sort=False):
         spent = [run["round"], run.bytes_up + run.bytes_down, run.clock]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_CLIENTS = 50  # drawn one by one
+MOST_CLIENTS = 50  # with large dots
 MOST_LANES = 40  # of the timeline
 MOST_ROUNDS = 12
 COLOURS = {"personal": PALETTE[0], "server": PALETTE[1]}
@@ -97,27 +97,17 @@ def accuracy_by_client(run: Result) -> "Figure | None":
     last = {m: 100 * run.clients[f"{m}/test/accuracy"][-1] for m in models}
     order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last
     rank = np.arange(1, len(order) + 1)
-    few = len(order) <= MOST_CLIENTS
-    if few and len(last) > 1:
-        ends = [values[order] for values in last.values()]
-        axes.vlines(rank, *ends, color=GREY, alpha=0.5, linewidth=1)
-    for depth, (model, text) in enumerate(models.items()):
-        axes.plot(
-            rank,
-            last[model][order],
-            "o",
-            color=COLOURS[model],
-            markersize=(4.5 if few else 2) + 2.5 * depth,
-            # The dots of a second model are rings, seen around equal ones of the first.
-            fillstyle="none" if depth else "full",
-            label=text,
-            zorder=3 - depth,
-            rasterized=not few,
-        )
+    size = 4.5 if len(order) <= MOST_CLIENTS else 2
+    # The dots of a second model are rings, seen around equal ones of the first.
+    dots: dict[str, Any] = {"linestyle": "", "rasterized": len(order) > MOST_CLIENTS}
+    for (model, text), fill in zip(models.items(), ("full", "none"), strict=False):
+        look = {"color": COLOURS[model], "fillstyle": fill, "markersize": size}
+        axes.plot(rank, last[model][order], "o", label=text, **look, **dots)
+        size += 2.5
     axes.set(xlabel="clients, sorted", ylabel="test accuracy (%)", ylim=(-3, 103))
     axes.grid(axis="y", **GRID)
     integer_ticks(axes.xaxis)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    add_legend(axes)
     return figure
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.frames import Frame
 from pfljax.report.tables import Column, Table, keep_known
+from pfljax.report.tidy import select_main
 from pfljax.runtime.words import count_noun
 
 WIDTH = 80  # columns of a terminal
@@ -33,8 +34,7 @@ def overview(frame: Frame, comparisons: Frame) -> Frame:
 
     `is_alike` is whether it is the best, or not distinguishable from it.
     """
-    rows = frame[frame["last"] & frame.main & (frame.clients == "all")]
-    rows = rows[rows.split == "test"]
+    rows = select_main(frame[frame["last"]])
     wide = rows.pivot_table("mean", ["method", "seed"], "metric", dropna=False)
     spent = rows.groupby(["method", "seed"])
     spent = spent[["bytes_up", "bytes_down", "seconds", "clock"]].first()
@@ -127,11 +127,13 @@ def screen(table: Table, sentences: Sequence[str], more: int = 0) -> str:
     from rich.table import Table as RichTable
 
     shown = RichTable(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    name, *numbers = table.header
-    shown.add_column(name, no_wrap=True, overflow="ellipsis")
-    for title in numbers:
-        longest = max(map(len, title.split()), default=1)
-        shown.add_column(title, justify="right", min_width=longest)
+    columns = list(zip(table.header, *table.rows, strict=True))
+    widths = [max(map(len, " ".join(c).split()), default=1) for c in columns[1:]]
+    # The names of methods give way: a number that is cut would be another number.
+    rest = WIDTH - sum(widths) - 2 * len(columns)
+    shown.add_column(table.header[0], max_width=rest, no_wrap=True, overflow="ellipsis")
+    for title, width in zip(table.header[1:], widths, strict=True):
+        shown.add_column(title, justify="right", min_width=width)
     for row in table.rows:
         shown.add_row(*(" ".join(text.split()) for text in row))
     text = io.StringIO()

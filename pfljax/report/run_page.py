@@ -41,8 +41,7 @@ def run_page(
         "Landscapes": landscapes,
         "Each client": [_client_table(run)],
         "Settings": settings_by_group(to_json(run.experiment)),
-        "Data": [Pairs(_data(run.partition))],
-        "Environment": [Pairs(_environment(run))],
+        "Data and environment": origin_pairs(run),
     }
     lead = [Cards(key_figures(run)), *pictures[:1]]
     return render(run.label, _facts(run), run_notices(run, "This run"), lead, folded)
@@ -115,6 +114,14 @@ def client_columns(run: Result) -> dict[str, Sequence[Any]]:
     for name, values in list_quantities(run).items():
         columns[name] = [Column("", name, form=".4g").text(v) for v in values]
     return columns
+
+
+def origin_pairs(run: Result, whose: str = "") -> list[Pairs]:
+    """The data and the environment, as blocks of a page."""
+    return [
+        Pairs(_data(run.partition), f"Data{whose}"),
+        Pairs(_environment(run), f"Environment{whose}"),
+    ]
 
 
 def _environment(run: Result) -> dict[str, str]:

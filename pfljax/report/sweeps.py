@@ -29,7 +29,7 @@ from pfljax.report.tables import (
     values_by_seed,
 )
 from pfljax.report.tables import markdown as table_markdown
-from pfljax.report.tidy import COLUMNS, ORACLE
+from pfljax.report.tidy import COLUMNS, ORACLE, select_main
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.documents import damage_error
 
@@ -170,8 +170,7 @@ def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> "Figure | None":
     points = tidy(frame)
     points["label"] = tidy(frame.drop(columns=along)).method
     points["tick"] = frame[along].loc[points.index].map(value_text)
-    points = points[points["last"] & points.main & (points.metric == "accuracy")]
-    points = points[(points.split == "test") & (points.clients == "all")]
+    points = select_main(points[points["last"] & (points.metric == "accuracy")])
     # Even steps: values are often powers of ten, with a zero among them.
     ticks = sorted(set(points.tick), key=float)
     accuracy = 100 * points.pivot_table("mean", ["label", "tick"], "seed", sort=False)

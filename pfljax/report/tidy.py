@@ -72,10 +72,14 @@ def tidy(groups: Sequence[Group], baselines: Sequence[Result] = ()) -> Frame:
     return make_frame(rows, COLUMNS)
 
 
+def select_main(frame: Frame) -> Frame:
+    """The rows of the main models, over all clients and on test examples."""
+    return frame[frame.main & (frame.clients == "all") & (frame.split == "test")]
+
+
 def main_accuracies(frame: Frame) -> dict[str, dict[int, float]]:
     """The final accuracy of the main models, by method and seed."""
-    rows = frame[frame["last"] & frame.main & (frame.metric == "accuracy")]
-    rows = rows[(rows.clients == "all") & (rows.split == "test")]
+    rows = select_main(frame[frame["last"] & (frame.metric == "accuracy")])
     rows = rows[rows["mean"].notna()]
     means: dict[str, dict[int, float]] = {}
     for row in rows.to_dict("records"):
