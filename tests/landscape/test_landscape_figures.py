@@ -101,7 +101,7 @@ def test_equal_lines_are_drawn_once_and_name_both():
     other = landscape.Line(AXIS[2:], {"accuracy": AXIS[2:] ** 2})
     lines = {"FedAvg": line, "FedProx": line, "Ditto": other}
     (axes,) = landscape.draw_line(lines).axes
-    texts = [text.get_text() for text in axes.texts]
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
     assert sorted(texts) == ["Ditto", "FedAvg = FedProx"]
 
 
