@@ -264,7 +264,8 @@ def test_the_figure_has_a_band_of_clients_alone(found):
         np.testing.assert_allclose(curve.get_ydata(), wanted, rtol=1e-6)
         np.testing.assert_allclose(curve.get_xdata(), T)
     assert axes.get_ylabel() == "loss"
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["all", "first"]
+    texts = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert texts == ["all", "first"]
 
 
 def test_what_is_not_finite_is_nan_and_the_other_end_is_whole():
