@@ -3,7 +3,9 @@
 import jax
 import numpy as np
 
-from pfljax.engine.stores import DiskStore, HostStore, Owner, make_layout
+from pfljax.engine.disk_store import DiskStore
+from pfljax.engine.host_store import HostStore
+from pfljax.engine.records import Owner, make_layout
 
 BYTES = 40
 LAYOUT = make_layout(

@@ -19,10 +19,13 @@ from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
 from pfljax.core.types import Local
 from pfljax.engine import mesh, offload
+from pfljax.engine.disk_store import DiskStore
+from pfljax.engine.host_store import HostStore
+from pfljax.engine.offload_programs import compile_programs, longest_call
 from pfljax.engine.population import DevicePopulation
+from pfljax.engine.records import Owner
 from pfljax.engine.setting import Groups
 from pfljax.engine.state import split_ids
-from pfljax.engine.stores import DiskStore, HostStore, Owner
 
 METHODS = scaffold, superfed
 STORES = "host", "disk"
@@ -59,8 +62,8 @@ def game(method, grid=None, select=selection.uniform, pattern=None):
     setting = engine.Setting(
         method(task, local), local, select(COHORT, CLIENTS), 1, grid, groups=groups
     )
-    longest = offload.longest_call(setting, task, CLIENTS, LONGEST)
-    programs = offload.compile_programs(setting, task, CLIENTS, longest)
+    longest = longest_call(setting, task, CLIENTS, LONGEST)
+    programs = compile_programs(setting, task, CLIENTS, longest)
     rows = CLIENTS if groups else mesh.round_up(CLIENTS, grid)
     first = jax.jit(lambda key: engine.init(setting, task, rows, key))
     first = first(jax.random.key(0))

@@ -5,7 +5,7 @@
     python experiments/speed/stores.py kills     SIGKILL at random moments
 
 The figures and what follows from them are in experiments/speed.md. `ours` is
-`pfljax.engine.stores`. The others keep each record under its client and round:
+`pfljax.engine.disk_store`. The others keep each record under its client and round:
 `ocdbt` in tensorstore's transactional B+tree, `files` in a file a record, and `zarr3`
 as a chunk [1, 1, bytes] of an array over the B+tree.
 """
@@ -26,7 +26,8 @@ import tensorstore as ts
 import tyro
 from tyro.conf import Positional
 
-from pfljax.engine.stores import DiskStore, Owner, make_layout
+from pfljax.engine.disk_store import DiskStore
+from pfljax.engine.records import Owner, make_layout
 
 KEEP = 2  # checkpoints
 SLOTS = KEEP + 1

@@ -43,30 +43,21 @@ def group_setting(setting: Setting, group: int, num_clients: int) -> Setting:
     )
 
 
-def train_cohort(
+def train_groups(
     setting: Setting,
     state: RunState,
     train: ClientData,
     turns: Turns,
     public: ClientData | None,
-    weight: Array | None = None,
 ) -> tuple[Any, Any, Metrics]:
     """`cohort_training.train_cohort`, group by group; uploads by place in the cohort.
 
     Uploads that differ by architecture are (stacks, their places), both by number.
 
     Raises:
-      ValueError: groups send what does not stack.
+      ValueError: the uploads of two groups cannot be stacked.
     """
-    number = setting.algorithm.architecture
-    if setting.groups is None:
-        clients, uploads, metrics = cohort_training.train_cohort(
-            setting, state, train, turns, public, weight
-        )
-        if number is not None:
-            everywhere = jnp.arange(turns.ids.shape[0])
-            uploads = {number: uploads}, {number: everywhere}
-        return clients, uploads, metrics
+    assert setting.groups is not None
     num_clients = train.size.shape[0]
     clients = []
     sent = []
@@ -85,7 +76,7 @@ def train_cohort(
     places, uploads, metrics = zip(*sent, strict=True)
     cohort = turns.ids.shape[0]
     metrics = _put_in_place(places, metrics, cohort)
-    if number is not None:
+    if setting.algorithm.architecture is not None:
         by_number = dict(enumerate(uploads)), dict(enumerate(places))
         return tuple(clients), by_number, metrics
     return tuple(clients), _put_in_place(places, uploads, cohort), metrics

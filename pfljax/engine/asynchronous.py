@@ -6,6 +6,7 @@ checkpoint holds it. It has no end: a run may get more rounds.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -178,31 +179,22 @@ class AsyncRounds:
 def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
     """The asynchronous rounds of a setting, at most so many in a call."""
 
-    def run(
-        state: RunState,
-        train: ClientData,
-        window: Window,
-        count: Array,
-        public: ClientData | None = None,
-    ) -> Any:
-        return rounds(setting, state, train, window, count, at_most, public)
-
     def draw_rounds(key: Key, size: Array, first: Array) -> tuple[Array, Array]:
         learned = setting.selection.init()
 
-        def one(index: Array) -> tuple[Array, Array]:
+        def draw_cohort(index: Array) -> tuple[Array, Array]:
             ids = draw(setting, learned, key, index)
             work_key = derive(round_key(key, index), "work")
             full = budget(setting.local, tree.take(size, ids))
             steps, _ = setting.selection.work(learned, work_key, ids, full)
             return ids, steps
 
-        return jax.lax.map(one, first + jnp.arange(BLOCK))
+        return jax.lax.map(draw_cohort, first + jnp.arange(BLOCK))
 
     return AsyncRounds(
         setting=setting,
         at_most=at_most,
-        program=jax.jit(run, donate_argnums=0),
+        program=jax.jit(partial(rounds, setting, at_most), donate_argnums=0),
         drawn=jax.jit(draw_rounds),
     )
 

@@ -71,9 +71,8 @@ def over_clients(
     one_chunk = jax.vmap(f) if chunks.lanes else f
     if used is None:
         stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks.cut(args))
-        return chunks.in_order(stacked)
-
-    stacked, _ = _loop(one_chunk, chunks.cut(args), None, -(-used // width))
+    else:
+        stacked, _ = _loop(one_chunk, chunks.cut(args), None, -(-used // width))
     return chunks.in_order(stacked)
 
 
@@ -85,10 +84,11 @@ def sum_over_clients(
     width: int,
     used: Array | None = None,
 ) -> tuple[Any, Any]:
-    """As `over_clients`, of which a part is summed: (stacked results, sum).
+    """As `over_clients`, but with a part that is summed: (stacked results, sum).
 
-    `f` returns (result, term). Terms are added chunk after chunk, each times its
-    `weight` f32[M], and never stacked. A term of weight 0 adds nothing, even infinite.
+    `f` returns (result, term). Terms are multiplied by their `weight` f32[M] and added
+    chunk after chunk; they are never stacked. A term of weight 0 adds nothing, even if
+    it is infinite.
     """
     chunks = Chunks.of(steps, width)
     one_chunk = jax.vmap(f) if chunks.lanes else f
@@ -103,37 +103,38 @@ def sum_over_clients(
 
 def _loop(
     f: Callable[..., Any], chunks: tuple, weights: Array | None, count: Any
-) -> Any:
+) -> tuple[Any, Any]:
     """(stacked results, sum) of `f` over the first `count` chunks.
 
-    Zeros stand for the results of the others. `weights` are [chunks, *lanes]; without
-    them `f` returns its result alone, and the sum is ().
+    The results of the others are zeros. `weights` are [chunks, *lanes]; with None `f`
+    has results only, and the sum is ().
     """
     length = jax.tree.leaves(chunks)[0].shape[0]
 
     def step(index: Array, carry: Any) -> Any:
         results, total = carry
         chunk, weight = tree.take((chunks, weights), index)
-        if weight is None:
-            return tree.put(results, index, f(*chunk)), ()
-        result, term = f(*chunk)
-        total = tree.add(total, _weighted_sum(term, weight))
+        result = f(*chunk)
+        if weights is not None:
+            result, term = result
+            total = tree.add(total, _weighted_sum(term, weight))
         return tree.put(results, index, result), total
 
-    def first() -> Any:
-        chunk, weight = jax.tree.map(lambda leaf: leaf[0], (chunks, weights))
-        if weight is None:
-            return f(*chunk), ()
-        result, term = f(*chunk)
-        return result, _weighted_sum(term, weight)
-
-    def zeros(shape: Any) -> Array:
-        return jnp.zeros((length, *shape.shape), shape.dtype)
-
-    result, term = jax.eval_shape(first)
-    start = jax.tree.map(zeros, result), tree.zeros(term)
+    result = jax.eval_shape(f, *jax.tree.map(_first_shape, chunks))
+    total: Any = ()
+    if weights is not None:
+        result, term = result
+        total = jax.eval_shape(_weighted_sum, term, _first_shape(weights))
+    results = jax.tree.map(
+        lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), result
+    )
     # `lax.map` would run all chunks: only this loop may end at a traced count.
-    return jax.lax.fori_loop(0, count, step, start)
+    return jax.lax.fori_loop(0, count, step, (results, tree.zeros(total)))
+
+
+def _first_shape(leaf: Array) -> jax.ShapeDtypeStruct:
+    """The first entry of a leaf, as a shape."""
+    return jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype)
 
 
 def _weighted_sum(term: Any, weight: Array) -> Any:

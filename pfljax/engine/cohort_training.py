@@ -57,8 +57,6 @@ def train_cohort(
 
     Of uploads that have a `weight` f32[M] there is the sum of each device, [D, ...].
     """
-    num_clients = train.size.shape[0]
-
     # A device needs its own turns, and those of all, for it owns states of others'.
     # `drawn` may be of another length than the slots, which could not be split.
     turns = turns._replace(drawn=turns.ids)
@@ -72,9 +70,8 @@ def train_cohort(
         public=public,
     )
     grid = setting.mesh
-    rows_lie = mesh.data(grid)
-    on_device = functools.partial(_train_here, setting, num_clients)
-    run = mesh.over(grid, on_device, mesh.WHOLE, rows_lie, mesh.SPLIT, mesh.SPLIT)
+    here = functools.partial(_train_here, setting, train.size.shape[0])
+    run = mesh.over(grid, here, mesh.WHOLE, mesh.data(grid), mesh.SPLIT, mesh.SPLIT)
     return run(shared, train.examples, state.clients, (turns, weight))
 
 

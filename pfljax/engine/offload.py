@@ -1,4 +1,4 @@
-"""Rounds of clients whose states lie in a store: they come and go between calls.
+"""Rounds of clients whose states lie in a store, on the devices only for a call.
 
 The cohorts of the coming rounds follow from the seed, and from what the selection has
 learned. The states of these clients are put on the devices, the rounds run in one call,
@@ -6,12 +6,12 @@ and the states go back. While a call runs, the states of the call before are wri
 and those of the next one are read:
 
     load (next)   from the store, or first states of clients that never took part
-    carry         what both calls need, from device to device
+    carry         states that both calls need, from device to device
     rounds        dispatched; then write (before), load (next)
 
 Clients of several architectures have a store for each, and a page in every call.
-Nothing here takes time or memory in proportion to the number of clients, so a million
-of them fit on one device. No bit of a run depends on it: keys derive from client ids.
+Neither time nor memory grows with the number of clients, so that a million of them fit
+on one device. Results are the same to the bit, since keys derive from client ids.
 """
 
 from collections.abc import Callable
@@ -19,168 +19,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core import tree
-from pfljax.core.types import Algorithm, Array, ClientData, Key, Metrics, RunState, Task
-from pfljax.engine import mesh, stores
+from pfljax.core.types import ClientData, Key, Metrics, RunState
+from pfljax.engine import mesh
 from pfljax.engine.asynchronous import AsyncRounds
-from pfljax.engine.plan import FAR, draw
+from pfljax.engine.disk_store import DiskStore
+from pfljax.engine.host_store import HostStore
+from pfljax.engine.offload_programs import Programs, StackPrograms
+from pfljax.engine.plan import FAR
 from pfljax.engine.population import DevicePopulation
-from pfljax.engine.setting import Setting
-from pfljax.engine.state import (
-    INIT_BLOCK,
-    Stack,
-    client_shape,
-    init_client,
-    init_stacks,
-    join_stacks,
-    make_params,
-    split_ids,
-    split_stacks,
-)
-from pfljax.engine.stores import Layout, Store
-from pfljax.runtime.programs import quickly_compiled
-from pfljax.selection.base import learns
-
-RESIDENT_BYTES = 2**27  # of client states on the devices in one call, if a round fits
-FILL_BYTES = 2**24  # of first states made at once
-BLOCK = 4096  # clients evaluated in one call, if their states fit
-
-
-class StackPrograms(NamedTuple):
-    """The compiled functions of one stack of clients (`engine.state.init_stacks`).
-
-    Those of stacked clients donate the first argument.
-    """
-
-    params: Callable[[Key], Any]  # the first parameters
-    fill: Callable[..., Any]  # (clients, params, key, ids, rows, count) -> clients
-    carry: Callable[..., Any]  # (clients, older clients, from, to) -> clients
-    layout: Layout
-    sharding: Any  # of each leaf of stacked clients
-    members: np.ndarray  # i32[n], ascending: who has a record in its store
-    resident: int  # U, states on the devices in a call
-    fill_size: int  # first states made at once
-
-
-class Programs(NamedTuple):
-    """The compiled functions of clients in a store; shared by all seeds."""
-
-    setting: Setting
-    cohorts: Callable[..., Array]  # (selection state, key, round) -> i32[R, M]
-    stacks: tuple[StackPrograms, ...]  # one, or one for each group of clients
-    num_clients: int
-
-
-def longest_call(setting: Setting, task: Task, num_clients: int, wanted: int) -> int:
-    """Rounds of one call, at most `wanted`, whose clients' states fit.
-
-    One where the selection learns: who takes part in a round must be known before the
-    call, and follows from the results of the round before.
-    """
-    if learns(setting.selection):
-        return 1
-    total = 0
-    nbytes_placed = 0  # in the cohort: each stack has room for whoever may stand there
-    for stack in init_stacks(setting._replace(mesh=None), task, num_clients):
-        nbytes = tree.nbytes(client_shape(stack.algorithm, stack.task))
-        total += len(stack.ids) * nbytes
-        nbytes_placed += nbytes
-    if total <= RESIDENT_BYTES:
-        return wanted
-    fit = RESIDENT_BYTES // (_most_clients(setting, 1) * nbytes_placed)
-    return max(1, min(wanted, fit))
-
-
-def _most_clients(setting: Setting, rounds: int) -> int:
-    """The most clients whose states a call of so many rounds reads or writes."""
-    cohort = setting.selection.cohort
-    mode = setting.mode
-    if mode is None:
-        return rounds * cohort
-    # Who trains when the call begins, and whoever starts where one gets free.
-    return cohort + mode.buffer - 1 + rounds * mode.versions * mode.buffer
-
-
-def block_size(client: Any) -> int:
-    """Clients evaluated in one call, wherever their states are: bits may differ."""
-    return _fit(RESIDENT_BYTES, tree.nbytes(client), BLOCK)
-
-
-def compile_programs(
-    setting: Setting, task: Task, num_clients: int, rounds: int
-) -> Programs:
-    """The compiled functions, for calls of at most `rounds` rounds."""
-    stacks = []
-    for stack in init_stacks(setting, task, num_clients):
-        members = stack.ids[stack.ids < num_clients]
-        most = min(_most_clients(setting, rounds), len(members))
-        stacks.append(_compile_stack(setting, stack, members, most))
-    return Programs(
-        setting=setting,
-        cohorts=jax.jit(_draw_cohorts(setting, rounds)),
-        stacks=tuple(stacks),
-        num_clients=num_clients,
-    )
-
-
-def _compile_stack(
-    setting: Setting, stack: Stack, members: np.ndarray, most: int
-) -> StackPrograms:
-    """The compiled functions of a stack, of which `most` clients are in a call."""
-    client = client_shape(stack.algorithm, stack.task)
-    nbytes = tree.nbytes(client)
-    split = mesh.sharding(setting.mesh, mesh.SPLIT)
-    sharding = jax.tree.map(lambda leaf: split, client)
-    # The stacked clients are donated: with a copy, twice RESIDENT_BYTES would be held.
-    on_stack = {"donate_argnums": 0, "out_shardings": sharding}
-    fill = _fill(stack.algorithm, client)
-    return StackPrograms(
-        params=make_params(setting, stack.task),
-        fill=quickly_compiled(fill, len(members) * nbytes, **on_stack),
-        carry=jax.jit(_carry, **on_stack),
-        layout=stores.make_layout(client),
-        sharding=sharding,
-        members=members,
-        resident=mesh.round_up(most, setting.mesh),
-        fill_size=_fit(FILL_BYTES, nbytes, INIT_BLOCK, len(members)),
-    )
-
-
-def _draw_cohorts(setting: Setting, rounds: int) -> Callable[..., Array]:
-    def draw_cohorts(selection_state: Any, key: Key, round_: Array) -> Array:
-        coming = round_ + jnp.arange(rounds)
-        return jax.lax.map(
-            lambda index: draw(setting, selection_state, key, index), coming
-        )
-
-    return draw_cohorts
-
-
-def _fill(algorithm: Algorithm, client: Any) -> Callable[..., Any]:
-    def fill(clients, params, key, ids, rows, count):
-        def make(index, states):
-            state = init_client(algorithm, params, ids[index], key)
-            return tree.put(states, index, state)
-
-        zeros = jax.tree.map(
-            lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), client
-        )
-        # One after another: random draws under vmap compile for seconds.
-        states = jax.lax.fori_loop(0, count, make, zeros)
-        return tree.put(clients, rows, states)
-
-    return fill
-
-
-def _carry(clients: Any, older: Any, from_rows: Array, to_rows: Array) -> Any:
-    return tree.put(clients, to_rows, tree.take(older, from_rows))
-
-
-def _fit(room: int, nbytes: int, *counts: int) -> int:
-    return max(1, min(room // max(1, nbytes), *counts))
+from pfljax.engine.records import pack, unpack
+from pfljax.engine.state import join_stacks, split_ids, split_stacks
 
 
 class Page(NamedTuple):
@@ -195,12 +45,12 @@ class StoredStack:
     """The clients of one stack, between their store and the devices."""
 
     programs: StackPrograms
-    store: Store  # of its members, by their place among them
+    store: HostStore | DiskStore  # of its members, by their index
     key: Key  # the run's
     params: Any  # the first ones
 
     def read(self, ids: np.ndarray, newest: Page | None) -> Page:
-        """The page of these clients, without the states of those in `newest`."""
+        """Reads the states of these clients, except for those that are in `newest`."""
         rows = np.arange(len(ids))
         if newest is not None:
             is_newest = np.isin(ids, newest.ids, assume_unique=True)
@@ -208,7 +58,7 @@ class StoredStack:
         return Page(ids, self.load(ids, self.programs.resident, rows))
 
     def carry(self, page: Page, newest: Page | None) -> Any:
-        """The page's clients, with the states of those in `newest`."""
+        """The clients of a page, with the states of those that are in `newest`."""
         if newest is None:
             return page.clients
         _, from_rows, to_rows = np.intersect1d(
@@ -225,19 +75,19 @@ class StoredStack:
 
     def write(self, round_: int, page: Page) -> None:
         """Writes the states of the page after so many rounds to the store."""
-        if len(page.ids):  # perhaps nobody of this stack was drawn
-            records = stores.pack(page.clients, len(page.ids))
-            self.store.write(round_, self._places(page.ids), records)
+        if len(page.ids):  # perhaps no client of this stack was drawn
+            records = pack(self.programs.layout, page.clients, len(page.ids))
+            self.store.write(round_, self._indices(page.ids), records)
 
     def load(self, ids: np.ndarray, size: int, rows: np.ndarray) -> Any:
-        """`size` stacked states on the devices; of `ids`, those at `rows` are right."""
+        """`size` stacked states on the devices; only those of `ids[rows]` are read."""
         programs = self.programs
-        stored, met = self.store.read(self._places(ids[rows]))
+        stored, exist = self.store.read(self._indices(ids[rows]))
         records = np.zeros((size, programs.layout.nbytes), np.uint8)
         records[rows] = stored
-        states = stores.unpack(programs.layout, records)
+        states = unpack(programs.layout, records)
         clients = jax.device_put(states, programs.sharding)
-        new = rows[~met]
+        new = rows[~exist]
         for start in range(0, len(new), programs.fill_size):
             some = new[start : start + programs.fill_size]
             clients = programs.fill(
@@ -250,14 +100,14 @@ class StoredStack:
             )
         return clients
 
-    def _places(self, ids: np.ndarray) -> np.ndarray:
-        """The places of these clients among the members, i64[n]."""
+    def _indices(self, ids: np.ndarray) -> np.ndarray:
+        """The indices of these clients among the members, i64[n]."""
         return np.searchsorted(self.programs.members, ids)
 
 
 def _fill_up(rows: np.ndarray, size: int) -> np.ndarray:
-    """i32[size]: `rows`, then rows past the end, which are not written."""
-    # Always of one size: another would be another program.
+    """i32[size]: `rows`, then numbers past the end, where nothing is written."""
+    # Always of one size, since another size would be another program.
     filled = np.full(size, FAR, np.int32)
     filled[: len(rows)] = rows
     return filled
@@ -266,8 +116,8 @@ def _fill_up(rows: np.ndarray, size: int) -> np.ndarray:
 class Call(NamedTuple):
     """The clients of one call."""
 
-    round: int  # finished before it; of a call that has run, after it
-    rounds: int  # in it
+    round: int  # number of rounds before it, or after it once it has run
+    rounds: int  # number of its rounds
     pages: list[Page]  # by stack
 
 
@@ -279,11 +129,11 @@ class StoredPopulation:
     compiled: Callable[..., Any]  # engine.compile_rounds
     stacks: list[StoredStack]
     kept: Callable[[int], list[int]]  # checkpoints that stay when this round is saved
-    asynchronous: AsyncRounds | None = None  # that know who takes part; None in cohorts
-    latest: Call | None = None  # has run; its states are the newest
-    written: bool = True  # and the stores have them
-    coming: Call | None = None  # read ahead; what `latest` has is still missing
-    saving: tuple[Any, list[int]] | None = None  # a checkpoint on its way
+    asynchronous: AsyncRounds | None = None  # which know the clients of each round
+    latest: Call | None = None  # the last call that has run, with the newest states
+    written: bool = True  # whether the stores have them
+    coming: Call | None = None  # read ahead, without the states that `latest` has
+    saving: tuple[Any, list[int]] | None = None  # a checkpoint that is being written
 
     def rounds(
         self, state: RunState, train: ClientData, count: int, ahead: int = 0
@@ -298,10 +148,10 @@ class StoredPopulation:
         clients = [stack.carry(page, newest) for stack, page, newest in stacks]
         state = state._replace(clients=join_stacks(setting, clients))
         resident = join_stacks(setting, self._resident_ids(call))
-        # `state` is donated: the clients of `call` are gone after this line.
+        # `state` is donated, so the clients of `call` are gone after this line.
         state, metrics = self.compiled(state, train, count, resident)
-        # JAX returns before the rounds have run, so what follows costs them no time.
-        # The call before is written before the next one is read: else a client of
+        # JAX returns before the rounds have run, so the rest happens at the same time.
+        # The call before is written before the next one is read: otherwise a client of
         # those two, but not of this one, would be read as it was before both.
         self.settle()
         pages = [
@@ -331,9 +181,9 @@ class StoredPopulation:
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:
         """See `DevicePopulation`."""
-        # The order is what a kill relies on: states in the stores, the checkpoint
-        # before committed and its leftovers freed, the stores on disk, and only then
-        # the checkpoint. A checkpoint without its states cannot come to be.
+        # The order makes a kill harmless: states in the stores, the checkpoint before
+        # committed and its leftovers freed, the stores flushed, and only then the
+        # checkpoint. There is never a checkpoint without its states.
         self.settle()
         self.commit()
         checksums = [stack.store.save(round_) for stack in self.stacks]
@@ -342,18 +192,18 @@ class StoredPopulation:
         self.saving = write(clients=checksums if several else checksums[0]), kept
 
     def settle(self) -> None:
-        """Writes to the stores what they lack of the rounds that have run."""
+        """Writes the newest states to the stores."""
         if self.written or self.latest is None:
             return
-        # Until a checkpoint is committed, a kill goes back to an older one: what that
-        # needs must not be written over.
+        # Until a checkpoint is committed, a kill goes back to an older one, whose
+        # records must not be overwritten.
         self.commit()
         for stack, page in zip(self.stacks, self.latest.pages, strict=True):
             stack.write(self.latest.round, page)
         self.written = True
 
     def commit(self) -> None:
-        """Waits for the checkpoint begun last, and frees what it replaces."""
+        """Waits for the last checkpoint, and frees the records that it replaces."""
         if self.saving is None:
             return
         response, rounds = self.saving
@@ -366,7 +216,7 @@ class StoredPopulation:
     def _read(
         self, state: RunState, train: ClientData, round_: int, count: int
     ) -> Call:
-        """Loads the clients of these rounds except for those that `latest` has."""
+        """Loads the clients of these rounds, except for those that `latest` has."""
         ids = self._clients(state, train, round_, count)
         members = split_ids(self.programs.setting, ids)
         stacks = zip(self.stacks, members, self._newest(), strict=True)
@@ -376,23 +226,23 @@ class StoredPopulation:
     def _clients(
         self, state: RunState, train: ClientData, round_: int, count: int
     ) -> np.ndarray:
-        """The clients whose states these rounds need, i64[n], ascending."""
+        """The clients of these rounds, i64[n], ascending."""
         key = self.stacks[0].key
         if self.asynchronous is not None:
             return self.asynchronous.clients(key, train, round_, count)
         cohorts = self.programs.cohorts(state.selection, key, np.int32(round_))
-        # The program draws a fixed number of rounds: those past the call do not count.
+        # The program draws a fixed number of rounds, perhaps more than the call has.
         drawn = np.asarray(cohorts)[:count]
         ids = np.unique(drawn).astype(np.int64)
         # An empty place has the number after the last client's.
         return ids[ids < self.programs.num_clients]
 
     def _newest(self) -> list[Any]:
-        """The pages of `latest` by stack; None before the first call."""
+        """The pages of `latest` by stack, or None before the first call."""
         return self.latest.pages if self.latest else [None] * len(self.stacks)
 
     def _resident_ids(self, call: Call) -> list[np.ndarray]:
-        """i32[U] by stack, ascending: the ids of the call, then numbers of nobody."""
+        """i32[U] by stack, ascending: ids of the call, then numbers past the end."""
         resident = []
         for stack, page in zip(self.stacks, call.pages, strict=True):
             empty = stack.programs.resident - len(page.ids)

@@ -29,7 +29,8 @@ from pfljax.core.types import (
     RunState,
 )
 from pfljax.engine import contract, mesh, summing
-from pfljax.engine.architectures import train_cohort
+from pfljax.engine.architectures import train_groups
+from pfljax.engine.cohort_training import train_cohort
 from pfljax.engine.plan import Turns, cohort_key, make_cohort, plan
 from pfljax.engine.setting import Setting, exchanges
 from pfljax.selection.reports import TURN_SECONDS
@@ -124,9 +125,13 @@ def _exchange(
     """(states, metrics, uploads or their sums) after an exchange with the server."""
     cohort = _drop_lost(setting, cohort)
     weight = summing.upload_weights(setting, state.server, cohort)
-    clients, uploads, metrics = train_cohort(
-        setting, state, train, turns, public, weight
-    )
+    if setting.groups is not None:
+        clients, uploads, metrics = train_groups(setting, state, train, turns, public)
+    else:
+        clients, uploads, metrics = train_cohort(
+            setting, state, train, turns, public, weight
+        )
+        uploads = _number_uploads(setting, uploads, turns)
     if weight is None:
         uploads, cohort, channel_state = receive(setting, state, uploads, cohort)
         server = setting.algorithm.aggregate(state.server, uploads, cohort)
@@ -142,6 +147,14 @@ def _exchange(
         channel=mesh.whole(setting.mesh, channel_state),
     )
     return after, metrics, uploads
+
+
+def _number_uploads(setting: Setting, uploads: Any, turns: Turns) -> Any:
+    """(uploads, their places) by number of architecture, if the method tells them."""
+    number = setting.algorithm.architecture
+    if number is None:
+        return uploads
+    return {number: uploads}, {number: jnp.arange(turns.ids.shape[0])}
 
 
 def _drop_lost(setting: Setting, cohort: Cohort) -> Cohort:
@@ -214,7 +227,7 @@ def rounds(
     at_most: int,
     state: RunState,
     train: ClientData,
-    count: Array,
+    count: Any,
     resident: Any = None,
     public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
@@ -246,5 +259,4 @@ def rounds(
 
 def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:
     """`rounds` jitted as (state, train, count, resident, public); donates `state`."""
-    run = functools.partial(rounds, setting, at_most)
-    return jax.jit(run, donate_argnums=0)
+    return jax.jit(functools.partial(rounds, setting, at_most), donate_argnums=0)

@@ -57,11 +57,11 @@ class Window(NamedTuple):
 
 def rounds(
     setting: Setting,
+    at_most: int,
     state: RunState,
     train: ClientData,
     window: Window,
     count: Array,
-    at_most: int,
     public: ClientData | None = None,
 ) -> tuple[RunState, Metrics]:
     """The state after `count` <= `at_most` rounds, and metrics f32[at_most] by round.

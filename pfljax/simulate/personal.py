@@ -11,7 +11,7 @@ import numpy as np
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine.offload import block_size
+from pfljax.engine.offload_programs import block_size
 from pfljax.engine.state import client_shape, join_stacks, split_ids
 from pfljax.evaluation.predictions import predict_examples
 from pfljax.evaluation.programs import client_models, score_models

@@ -2,7 +2,7 @@
 
 device  all states in `RunState.clients`, the checkpoint holds them
 host    in host memory; the devices hold those of the coming rounds (`engine.offload`)
-disk    the same in files of the run folder (`engine.stores`)
+disk    the same in files of the run folder (`engine.disk_store`)
 """
 
 import functools
@@ -11,17 +11,14 @@ from pathlib import Path
 import jax
 
 from pfljax.core.types import ClientData, RunState
-from pfljax.engine import stores
+from pfljax.engine import records
 from pfljax.engine.asynchronous import AsyncRounds
-from pfljax.engine.offload import (
-    Population,
-    Programs,
-    StackPrograms,
-    StoredPopulation,
-    StoredStack,
-)
+from pfljax.engine.disk_store import DiskStore
+from pfljax.engine.host_store import HostStore
+from pfljax.engine.offload import Population, StoredPopulation, StoredStack
+from pfljax.engine.offload_programs import Programs, StackPrograms
 from pfljax.engine.population import DevicePopulation
-from pfljax.engine.stores import DiskStore, HostStore, Owner, Store
+from pfljax.engine.records import Owner
 from pfljax.runs import checkpoint, config, folder
 from pfljax.runs.checkpoint import Meta
 from pfljax.runs.settings import Experiment
@@ -83,7 +80,7 @@ def _open_stacks(
     if not isinstance(checksums, list):
         checksums = [checksums] * len(programs.stacks)
     several = programs.setting.groups is not None
-    folders = stores.store_folders(path, len(checksums) if several else None)
+    folders = records.store_folders(path, len(checksums) if several else None)
     stacks = []
     for stack, clients, checksum in zip(
         programs.stacks, folders, checksums, strict=True
@@ -111,7 +108,7 @@ def _open_store(
     clients: Path,
     round_: int,
     writable: bool,
-) -> Store:
+) -> HostStore | DiskStore:
     """The store in the folder `clients`; a new one before the first round."""
     owner = Owner(
         store=experiment.state_storage,
@@ -119,10 +116,10 @@ def _open_store(
         clients=len(programs.members),
         layout=programs.layout,
     )
-    exists = stores.read_description(clients, owner) is not None
+    exists = records.read_description(clients, owner) is not None
     # After a checkpoint a new store would pass off first states as trained ones.
     if not exists and (round_ or not writable):
-        raise StoreError(f"{clients} has no store.json; {stores.GO_ON}")
+        raise StoreError(f"{clients} has no store.json; {records.GO_ON}")
     if experiment.state_storage == "host":
         return HostStore(clients, owner)
     return DiskStore(clients, owner, experiment.keep_checkpoints, writable)

@@ -15,7 +15,7 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine import Setting, asynchronous, mesh, offload, placement
+from pfljax.engine import Setting, asynchronous, mesh, offload_programs, placement
 from pfljax.engine.state import client_shape, init_stacks
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
 from pfljax.evaluation.passes import rows_per_pass
@@ -65,7 +65,7 @@ class Simulation(NamedTuple):
     foreign: int  # examples by which detection of other classes is evaluated
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients evaluated in one call
-    paging: offload.Programs | None  # of a population in a store
+    paging: offload_programs.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
     step_flops: Callable[[], float | None]  # of one local step of the method
 
@@ -183,11 +183,11 @@ def _block_size(setting: Setting, task: Task) -> int:
     algorithm = setting.algorithm
     client = client_shape(algorithm, task)
     if algorithm.personal is None or not predicts_as_task(setting, task):
-        return offload.block_size(client)
+        return offload_programs.block_size(client)
     model = shapes_of_model(task)
     # Of a path both ends lie in memory.
     models = (model, model) if algorithm.endpoints else (model,)
-    return offload.block_size((client, *models))
+    return offload_programs.block_size((client, *models))
 
 
 def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
@@ -225,14 +225,14 @@ def make_dissimilarity(
 
 def make_paging(
     experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
-) -> tuple[int, offload.Programs | None]:
+) -> tuple[int, offload_programs.Programs | None]:
     """(rounds of one call, programs of a store; None where clients need none)."""
     stacks = init_stacks(setting, task, num_clients)
     clients = [client_shape(each.algorithm, each.task) for each in stacks]
     if experiment.state_storage == "device" or not tree.nbytes(clients):
         return rounds, None
-    rounds = offload.longest_call(setting, task, num_clients, rounds)
-    return rounds, offload.compile_programs(setting, task, num_clients, rounds)
+    rounds = offload_programs.longest_call(setting, task, num_clients, rounds)
+    return rounds, offload_programs.compile_programs(setting, task, num_clients, rounds)
 
 
 def abstract(sim: Simulation) -> RunState:

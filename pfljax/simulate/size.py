@@ -12,7 +12,7 @@ import jax
 from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Task
-from pfljax.engine.offload import Programs
+from pfljax.engine.offload_programs import Programs
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import simulation

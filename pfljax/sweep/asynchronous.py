@@ -123,7 +123,7 @@ def _programs(
         public: ClientData | None,
     ) -> Any:
         setting = of_run(inputs)
-        return versions.rounds(setting, state, train, window, count, at_most, public)
+        return versions.rounds(setting, at_most, state, train, window, count, public)
 
     def judge(inputs: Inputs, state: RunState, clients: Clients) -> Any:
         setting = of_run(inputs)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from small_stores import BYTES, disk, held, host, stored_records
 
-from pfljax.engine.stores import StoreError
-from pfljax.runtime.files import FileError
+from pfljax.runtime.files import FileError, StoreError
 
 
 def damage(folder, name):

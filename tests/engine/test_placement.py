@@ -17,8 +17,8 @@ import jax
 jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np
 from pfljax import Experiment, data, run
-from pfljax.engine import offload
-offload.BLOCK = int(sys.argv[2])  # clients evaluated in one call
+from pfljax.engine import offload_programs
+offload_programs.BLOCK = int(sys.argv[2])  # clients evaluated in one call
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(120, 4)), np.arange(120) % 3
 official = (np.arange(120) % 6 == 0).astype(int)

@@ -13,12 +13,14 @@ import stored
 from checkout import TESTS
 from pfljax import Experiment, run
 from pfljax.conformance.toy import assert_close, assert_same
-from pfljax.engine import offload, stores
+from pfljax.engine import host_store, offload_programs, records
+from pfljax.engine.disk_store import DiskStore
 from pfljax.engine.population import DevicePopulation
-from pfljax.engine.stores import DiskStore, Owner, StoreError
+from pfljax.engine.records import Owner
 from pfljax.runs import checkpoint, checks
 from pfljax.runs.checkpoint import CheckpointError
 from pfljax.runs.folder import FolderError, read_json, write_json
+from pfljax.runtime.files import StoreError
 from pfljax.simulate import export, simulation
 from tiny import SEEN, environment, last_state, main, options
 
@@ -66,7 +68,7 @@ def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
 @pytest.mark.slow
 def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
     """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
-    monkeypatch.setattr(offload, "BLOCK", 2)
+    monkeypatch.setattr(offload_programs, "BLOCK", 2)
     for kind in ("device", "disk"):
         simulation._simulation.cache_clear()
         job = JOB.replace(state_storage=kind, out=str(tmp_path / kind))
@@ -134,7 +136,7 @@ def test_a_round_that_is_no_longer_kept_is_refused(tmp_path):
 
 
 def test_only_clients_that_took_part_take_space(tmp_path):
-    layout = stores.make_layout(jax.ShapeDtypeStruct((10_000,), np.float32))
+    layout = records.make_layout(jax.ShapeDtypeStruct((10_000,), np.float32))
     owner = Owner("disk", "abc", 100_000, layout)
     place = DiskStore(tmp_path / "clients", owner, 2, True)
     ids = np.arange(5) * 20_000
@@ -154,7 +156,7 @@ def test_the_file_of_the_host_store_has_the_written_records_only(tmp_path):
 
 
 def test_the_host_store_saves_block_by_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(stores, "BLOCK_BYTES", 2 * BYTES)
+    monkeypatch.setattr(host_store, "BLOCK_BYTES", 2 * BYTES)
     place = host(tmp_path)
     place.write(1, np.arange(5), stored_records(np.random.default_rng(0), 5))
     checksum = place.save(1)
@@ -165,11 +167,11 @@ def test_the_host_store_saves_block_by_block(tmp_path, monkeypatch):
 
 def test_records_are_the_bytes_of_all_leaves():
     tree = {"a": np.arange(18, dtype=np.float32).reshape(2, 9), "b": np.int32([7, -1])}
-    packed = stores.pack(tree, 2)
+    packed = records.pack(LAYOUT, tree, 2)
     assert packed.shape == (2, BYTES)
-    assert_same(stores.unpack(LAYOUT, packed), tree)
+    assert_same(records.unpack(LAYOUT, packed), tree)
     with pytest.raises(ValueError, match="keeps random keys"):
-        stores.make_layout(jax.eval_shape(jax.random.key, 0))
+        records.make_layout(jax.eval_shape(jax.random.key, 0))
 
 
 @pytest.fixture(scope="module")
