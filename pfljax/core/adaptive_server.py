@@ -13,7 +13,7 @@ Optax's `adam` and `yogi` differ: they correct the bias of m and v.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,8 @@ import optax
 
 from pfljax.core import tree
 from pfljax.core.types import Array
-from pfljax.registry import BELOW_ONE, Component, NotNegative, Positive, component
+from pfljax.registry import BelowOne, Component, NotNegative, Positive, component
 
-BelowOne = Annotated[float, BELOW_ONE]
 # (v, D^2) -> v
 Rule = Callable[[Array, Array], Array]
 

@@ -14,13 +14,19 @@ import optax
 from pfljax import registry
 from pfljax.core import statistics
 from pfljax.core.types import Array, Local, Turn
-from pfljax.registry import BELOW_ONE, NOT_NEGATIVE, Component, NotNegative, validate
+from pfljax.registry import (
+    BELOW_ONE,
+    NOT_NEGATIVE,
+    BelowOne,
+    Component,
+    NotNegative,
+    validate,
+)
 
 RATE = "learning_rate"  # what each optimizer of optax takes first
 # Parts of optimizers, which may take the rate as well, and one that asks for the loss.
 NO_OPTIMIZERS = re.compile(r"_|scale_by_|lbfgs")
 
-BelowOne = Annotated[float, BELOW_ONE]
 Momentum = Annotated[float | None, BELOW_ONE]
 Decay = Annotated[float | None, NOT_NEGATIVE]
 

@@ -5,9 +5,10 @@ factory has annotated options, which say which values they take.
 """
 
 from pfljax.registry.components import Component as Component
+from pfljax.registry.components import convert as convert
+from pfljax.registry.components import convert_all as convert_all
 from pfljax.registry.components import literal as literal
 from pfljax.registry.components import parse as parse
-from pfljax.registry.components import split as split
 from pfljax.registry.factories import check as check
 from pfljax.registry.factories import check_names as check_names
 from pfljax.registry.factories import check_value as check_value
@@ -31,6 +32,7 @@ from pfljax.registry.ranges import INT32 as INT32
 from pfljax.registry.ranges import NOT_NEGATIVE as NOT_NEGATIVE
 from pfljax.registry.ranges import POSITIVE as POSITIVE
 from pfljax.registry.ranges import AtLeastOne as AtLeastOne
+from pfljax.registry.ranges import BelowOne as BelowOne
 from pfljax.registry.ranges import Count as Count
 from pfljax.registry.ranges import Deviation as Deviation
 from pfljax.registry.ranges import Epochs as Epochs

@@ -1,4 +1,4 @@
-"""`Component`, a name with options, and how it is written as text."""
+"""`Component`, a name with options, and its text on the command line."""
 
 import ast
 import dataclasses
@@ -12,9 +12,9 @@ QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Component:
-    """What a setting names: a name with options, equal to what its text says.
+    """A name with options, the value of a setting; equal to the component of its text.
 
-    One that was made by a factory, `ditto(lam=1.0)`, can be called as the factory is:
+    The component of a factory, such as `ditto(lam=1.0)`, can be called:
     `ditto(lam=1.0)(task, local)` is `ditto(task, local, lam=1.0)`.
     """
 
@@ -42,11 +42,11 @@ class Component:
         return dict(self.args)
 
     def with_options(self, options: Mapping[str, Any]) -> "Component":
-        """The same with these options in the place of its own."""
+        """A component with these options in addition; they replace its own."""
         return Component(self.name, self.options | dict(options), self.build)
 
     def __call__(self, *args: Any, **context: Any) -> Any:
-        """What the factory builds with the options and these arguments."""
+        """Calls the factory with these arguments and the options."""
         if self.build is None:
             raise TypeError(f"{self} is a name alone; call the factory of that name")
         return self.build(*args, **context, **self.options)
@@ -61,9 +61,9 @@ class Component:
 
 
 def parse(text: str) -> Component:
-    """The component written as "name" or "name:key=value,key=(value,value)".
+    """The component of a text: "name" or "name:key=value,key=(value,value)".
 
-    A text with commas is a value in quotes: "name:key='a,b'".
+    A value with commas in it is quoted: "name:key='a,b'".
     """
     name, _, pairs = text.partition(":")
     if not name.strip():
@@ -79,10 +79,28 @@ def parse(text: str) -> Component:
     return Component(name.strip(), kwargs)
 
 
-def split(text: str) -> list[str]:
+def convert(value: str | Component) -> Component:
+    """The component of a text; any other value as it is."""
+    return parse(value) if isinstance(value, str) else value
+
+
+def convert_all(value: str | list | tuple | None) -> tuple[Component, ...]:
+    """The components of a sequence, or of one text with spaces or commas in it."""
+    if isinstance(value, str):
+        value = value.split()
+    if not isinstance(value, list | tuple | None):
+        return value
+    components: list[Component] = []
+    for part in value or ():
+        texts = _split(part) if isinstance(part, str) else [part]
+        components += map(convert, texts)
+    return tuple(components)
+
+
+def _split(text: str) -> list[str]:
     """The texts of several components with commas between them.
 
-    Of "cnn,mlp:hidden=8,bias=True" there are two: "bias=True" is an option.
+    "cnn,mlp:hidden=8,bias=True" has two of them: "bias=True" is an option.
     """
     texts: list[str] = []
     for part in _parts(text):
@@ -96,7 +114,7 @@ def split(text: str) -> list[str]:
 
 
 def literal(text: str) -> Any:
-    """The number, bool, None or tuple of them written in `text`, else the text itself.
+    """The number, bool, None or tuple that the text is in Python, else the text.
 
     Raises:
       ValueError: it is another Python value, such as a dict.
@@ -114,13 +132,12 @@ def literal(text: str) -> Any:
             f"{text!r} is no value of an option; expected a number, a text, True, "
             "False, None, or several in parentheses"
         )
-    return (
-        tuple(value) if isinstance(value, list) else value
-    )  # for components are hashed
+    # Components are hashed, and a list cannot be.
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between commas, but those in parentheses and in quoted values."""
+    """The parts of a text between commas outside parentheses and quoted values."""
     masked = QUOTED.sub(lambda found: "." * len(found[0]), text)
     parts = []
     start = 0
@@ -131,7 +148,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _write(value: Any) -> str:
-    """A value as `parse` reads it: a text in quotes, where it would be another."""
+    """A value as `parse` reads it; a text is quoted if it would be read otherwise."""
     text = str(value)
     if not isinstance(value, str):
         return text

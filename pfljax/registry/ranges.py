@@ -56,6 +56,7 @@ Deviation = Annotated[  # of a normal distribution
         "a standard deviation from 1e-18 to 1e18, whose square float32 can hold",
     ),
 ]
+BelowOne = Annotated[float, BELOW_ONE]
 Share = Annotated[float, Range(lambda value: 0 <= value <= 1, "a number from 0 to 1")]
 ProperShare = Annotated[
     float, Range(lambda value: 0 < value < 1, "a number > 0 and below 1")

@@ -1,4 +1,4 @@
-"""Settings as config.json has them, and what tells two runs apart."""
+"""The settings in config.json, and the differences between two runs."""
 
 import hashlib
 import json
@@ -24,14 +24,6 @@ def from_dict(values: Any) -> Experiment:
     Raises:
       ValueError: it is of another format, or a setting is unknown or wrong.
     """
-    settings = by_name(values)
-    for name in settings:
-        registry.find("setting", FIELDS, name)
-    return Experiment(**settings)
-
-
-def by_name(values: Any) -> dict[str, Any]:
-    """The settings of a config.json as JSON types, whatever their names."""
     if not isinstance(values, Mapping):
         raise ValueError("expected a JSON object with settings by name")
     if values.get("format") != FORMAT:
@@ -39,7 +31,10 @@ def by_name(values: Any) -> dict[str, Any]:
             f"its format is {values.get('format')!r}, and this pfljax reads format "
             f"{FORMAT}; use the version that wrote it, or run it again"
         )
-    return {name: value for name, value in values.items() if name != "format"}
+    settings = {name: value for name, value in values.items() if name != "format"}
+    for name in settings:
+        registry.find("setting", FIELDS, name)
+    return Experiment(**settings)
 
 
 def to_json(experiment: Experiment) -> dict[str, Any]:

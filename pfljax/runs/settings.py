@@ -1,7 +1,7 @@
 """The settings of a run, declared once: `Experiment`.
 
-A field is a setting: its type, its range and its default. Its heading and help stand in
-the docstring. The command line, config.json, the checks and `--over` read these.
+A field gives the type, range and default of a setting; the docstring gives its heading
+and help. The command line, config.json, the checks and `--over` read these.
 """
 
 import dataclasses
@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from pfljax import registry
 from pfljax.registry import (
-    BELOW_ONE,
     INT32,
     POSITIVE,
     AtLeastOne,
+    BelowOne,
     Component,
     Count,
     NotNegative,
@@ -21,174 +21,151 @@ from pfljax.registry import (
     Range,
     Share,
     annotations,
+    convert,
+    convert_all,
     docstrings,
 )
 from pfljax.runs import names
 
 Record = TypeVar("Record")
-BelowOne = Annotated[float, BELOW_ONE]
 Part = Annotated[
     float, Range(lambda value: 0 <= value < 1, "a share, 0 <= share < 1", on_host=True)
 ]
 Epochs = Annotated[int | float, POSITIVE, INT32]
-# Surrogates are what Python makes of bytes that are no UTF-8.
-Text = Annotated[
-    str,
-    Range(
-        lambda text: not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text),
-        "text without zero bytes, in UTF-8",
-    ),
-]
-
-
-def _component(value: str | Component) -> Component:
-    """The component that a text names."""
-    return registry.parse(value) if isinstance(value, str) else value
-
-
-def _components(value: str | list | tuple | None) -> tuple[Component, ...]:
-    """The components of a sequence, or of one text with spaces or commas in it."""
-    if isinstance(value, str):
-        value = value.split()
-    if not isinstance(value, list | tuple | None):
-        return value
-    components: list[Component] = []
-    for part in value or ():
-        texts = registry.split(part) if isinstance(part, str) else [part]
-        components += map(_component, texts)
-    return tuple(components)
+# Also without zero bytes and surrogates, which no name of a file can have.
+Text = Annotated[str, Range(str.isprintable, "printable text")]
 
 
 def setting(default: Any, converter: Callable[[Any], Any]) -> Any:
-    """A field that is also written as text."""
+    """A field that takes text as well, which the converter parses."""
     return dataclasses.field(default=default, metadata={"converter": converter})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
 def _record(cls: type[Record]) -> type[Record]:
-    """A frozen dataclass, of which type checkers know what the converters take."""
+    """A frozen dataclass whose converters type checkers know."""
     return dataclasses.dataclass(frozen=True)(cls)
 
 
 @_record
 class Experiment:
-    """One run.
+    """The settings of a run.
 
-    A component is written as an object or as its text:
+    A component is given as an object or as its text:
     `Experiment("ditto:lam=0.5", dataset="mnist:every=10", rounds=3)`.
 
     Method:
-      algorithm: The method, with its options: "ditto:lam=1.0". See `pfljax list
+      algorithm: The method with its options, such as "ditto:lam=1.0". See `pfljax list
         algorithms`.
-      model: The model. "auto" chooses by the shape of x. See `pfljax list models`.
-      models: The models of clients of several architectures, instead of `model`. Client
-        i has number i mod the length of the list. A group of models, such as
-        "htcnn_yi", may stand in it.
+      model: The model. "auto" chooses one by the shape of x. See `pfljax list models`.
+      models: The models of clients with different architectures, instead of `model`.
+        Client i gets model i mod their number. A group of models, such as "htcnn_yi",
+        counts as its members.
       proxy: The small model that all clients share, for methods that use one. "auto" is
         the smallest of `models`.
-      precision: The model computes in "float32". "tf32" rounds the factors of products
-        where the device can; "bfloat16" rounds all but parameters and losses.
+      precision: The precision of the model's products. "tf32" rounds their factors
+        where the device can. "bfloat16" rounds everything but parameters and losses.
 
     Data:
       dataset: The data set. See `pfljax list datasets`.
-      partition: How examples are divided over clients, such as "dirichlet:alpha=0.5".
-        See `pfljax list partitions`.
+      partition: How the examples are divided over the clients, such as
+        "dirichlet:alpha=0.5". See `pfljax list partitions`.
       clients: The number of clients. None takes the natural clients of the data set.
-      test: The share of each client's examples held for testing.
-      validation: The share of each client's examples held for validation.
+      test: The share of each client's examples held out for testing.
+      validation: The share of each client's examples held out for validation.
       stratified: Split each client's examples class by class.
-      test_from: Test on the "clients" own examples, the "official" test set, its
-        "official_classes" that the client holds, or the natural client's part of it,
-        "official_own".
-      examples: Deal the official "train" examples, or "all".
+      test_from: Test on each client's own examples ("clients"), on the "official" test
+        set, on its examples of the client's classes ("official_classes"), or on those
+        of the natural client ("official_own").
+      examples: Divide the official "train" examples, or "all" of them.
       noise: Wrong training labels, such as "pair:rate=0.1" or "symmetric:rate=0.2".
-        "poison:attackers=0.2" gives them to malicious clients alone.
+        "poison:attackers=0.2" gives them to malicious clients only.
       unseen: The share of clients held out of training and evaluated as newcomers.
       public: The share of examples that the server holds, for methods that use them.
 
     Training:
-      epochs: Local passes over a client's examples in a round. 0.5 is half of the steps
-        of one. None if `steps` is given.
+      epochs: Local passes over a client's examples in a round. 0.5 is half a pass. None
+        if `steps` is given.
       steps: Local steps in a round, instead of `epochs`.
-      batch_size: Examples in a local step. The last batch of an epoch may be short.
+      batch_size: Examples in a local step. The last batch of an epoch may be smaller.
       lr: The local learning rate.
-      lr_decay: Round r = 1, 2, ... trains at lr * lr_decay**r.
-      schedule: Multiples of lr by round, or by a round's local step: an optax schedule,
-        such as "cosine:decay_steps=100" or
+      lr_decay: Round r = 1, 2, ... uses the learning rate lr * lr_decay**r.
+      schedule: An optax schedule that multiplies lr by round, or by local step within
+        a round, such as "cosine:decay_steps=100" or
         "warmup_cosine:warmup_steps=5,decay_steps=50,by=step". See `pfljax list
         schedules`.
-      momentum: The momentum of "sgd", in torch's convention. It starts anew in every
-        round.
-      weight_decay: The weight decay of "sgd", coupled with the gradient.
-      optimizer: "sgd", or an optax optimizer by name, such as "adam:b1=0.9".
+      momentum: The momentum of "sgd", in torch's convention. It restarts in each round.
+      weight_decay: The weight decay of "sgd", which is added to the gradient.
+      optimizer: "sgd", or an optax optimizer, such as "adam:b1=0.9". See `pfljax list
+        optimizers`.
 
     Participation:
-      rounds: Communication rounds.
-      cohort: Clients that take part in a round.
-      selection: Who takes part: "uniform", "by_size" with replacement, "tifl:tiers=4".
-        See `pfljax list selections`.
+      rounds: The number of communication rounds.
+      cohort: The number of clients in a round.
+      selection: How clients are selected: "uniform", "by_size" with replacement, or for
+        example "tifl:tiers=4". See `pfljax list selections`.
       stragglers: The share of each cohort that does only part of its work.
       drop_stragglers: Drop the work of stragglers, as FedAvg does.
-      profile: The devices of the clients, by which rounds take virtual seconds, such as
-        "speed_groups" or "lognormal:sigma=1". See `pfljax list profiles`.
+      profile: The devices of the clients, such as "speed_groups" or
+        "lognormal:sigma=1". Rounds then take virtual seconds. See `pfljax list
+        profiles`.
       deadline: The virtual seconds that a round may take. Slower clients do not report.
-      mode: Rounds are "sync", or asynchronous: "fedasync:staleness=polynomial" or
-        "fedbuff:buffer=10", in which `cohort` clients train at any time. See `pfljax
-        list modes`.
-      channel: What happens to uploads on their way, such as "clip:norm=1.0",
-        "top_k:share=0.01", "lost:share=0.1" or "sign_flip:attackers=0.2". They act in
-        the order attack, clip, compress, lose. See `pfljax list channels`.
-      aggregation: A robust value instead of the uploads' mean, such as "median" or
-        "krum:byzantine=2". See `pfljax list aggregations`.
-      server_optimizer: An optimizer that steps the server's model along the aggregate,
-        such as "fedadam:learning_rate=0.01" or "sgd:learning_rate=1.0". With "none" the
-        aggregate is the new model. See `pfljax list server_optimizers`.
+      mode: "sync", or asynchronous rounds, in which `cohort` clients train at any time:
+        "fedasync:staleness=polynomial" or "fedbuff:buffer=10". See `pfljax list modes`.
+      channel: Attacks on uploads, clipping, compression and loss, applied in this
+        order, such as "sign_flip:attackers=0.2", "clip:norm=1.0", "top_k:share=0.01" or
+        "lost:share=0.1". See `pfljax list channels`.
+      aggregation: A robust aggregate instead of the mean of the uploads, such as
+        "median" or "krum:byzantine=2". See `pfljax list aggregations`.
+      server_optimizer: An optimizer that moves the server's model towards the
+        aggregate, such as "fedadam:learning_rate=0.01" or "sgd:learning_rate=1.0".
+        With "none" the aggregate is the new model. See `pfljax list server_optimizers`.
 
     Evaluation:
-      eval_every: Rounds between two evaluations.
-      patience: Stop after this many evaluations without a better mean over clients of
-        `monitor` on validation examples. None runs all rounds.
-      monitor: What `patience` goes by: accuracy, top5, loss or brier.
+      eval_every: The number of rounds between two evaluations.
+      patience: Stop after this many evaluations in which `monitor`, the mean over
+        clients on validation examples, did not improve. None runs all rounds.
+      monitor: The metric for `patience`: accuracy, top5, loss or brier.
       eval_after_training: Also evaluate clients after their own local training, before
         averaging.
       ood_examples: The number of examples, from all clients, on which to evaluate the
         detection of classes that a client does not hold (AUROC of the entropy of its
         predictions). 0 skips it.
-      dissimilarity: Record at every evaluation how far clients' gradients at the
-        server's model are apart (B, and their variance), and its loss over all training
-        examples.
-      smoothness: L, with which all clients' losses are smooth. Dissimilarity then has
-        rho as well, by which FedProx's theorem expects the loss to fall.
-      concavity: L_- of rho: no Hessian of a client's loss is below minus this. 0 is
-        convex.
+      dissimilarity: Record the dissimilarity B and the variance of the clients'
+        gradients at the server's model, and its loss on all training examples.
+      smoothness: The constant L with which all clients' losses are smooth. With it,
+        `dissimilarity` also records rho, the decrease that FedProx's theorem expects.
+      concavity: The constant L_- in rho: no Hessian of a client's loss has an
+        eigenvalue below -L_-. 0 stands for convex losses.
       baseline: The folder of a run of "local", for the share of clients worse off.
 
     Machine:
-      width: Clients that train at once on a device. "auto" measures, None is the
-        platform's default.
-      devices: Devices that share the cohort. None takes what is fastest here.
-      pin_clients: Keep a client's examples and states on one device, which trains it.
-        Otherwise cohorts are divided anew in each round.
+      width: The number of clients that train at once on a device. "auto" measures it;
+        None is the default of the platform.
+      devices: The number of devices that share the cohort. None takes as many as
+        the cohort can use.
+      pin_clients: Keep each client's examples and state on one device, which trains it.
+        Otherwise the cohort is divided anew in each round.
       state_storage: Keep client states on the "device", in "host" memory or on "disk".
 
     Output:
       out: The run folder. None is runs/DATASET-ALGORITHM-sSEED, followed by the
         settings that are not at their defaults.
       label: The name in tables and figures.
-      log: Where the log goes beside metrics.jsonl: csv, tensorboard or wandb, or
-        several, as in "csv,wandb:project=mine".
-      keep_checkpoints: Checkpoints to keep.
-      seed: Seeds the partition, parameters, cohorts and minibatches.
+      log: Formats of the log beside metrics.jsonl: csv, tensorboard, wandb or several,
+        such as "csv,wandb:project=mine".
+      keep_checkpoints: The number of checkpoints to keep.
+      seed: The seed of the partition, the parameters, the cohorts and the minibatches.
     """
 
-    algorithm: Component = setting(default="fedavg", converter=_component)
-    model: Component = setting(default="auto", converter=_component)
-    models: tuple[Component, ...] = setting(default=(), converter=_components)
-    proxy: Component = setting(default="auto", converter=_component)
+    algorithm: Component = setting(default="fedavg", converter=convert)
+    model: Component = setting(default="auto", converter=convert)
+    models: tuple[Component, ...] = setting(default=(), converter=convert_all)
+    proxy: Component = setting(default="auto", converter=convert)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
 
-    dataset: Component = setting(default="digits", converter=_component)
-    partition: Component = setting(default="shards:per_client=2", converter=_component)
+    dataset: Component = setting(default="digits", converter=convert)
+    partition: Component = setting(default="shards:per_client=2", converter=convert)
     clients: AtLeastOne | None = 20
     test: Part = 0.2
     validation: Part = 0.1
@@ -197,7 +174,7 @@ class Experiment:
         "clients"
     )
     examples: Literal["train", "all"] = "train"
-    noise: Component = setting(default="none", converter=_component)
+    noise: Component = setting(default="none", converter=convert)
     unseen: Part = 0.0
     public: Part = 0.0
 
@@ -206,22 +183,22 @@ class Experiment:
     batch_size: AtLeastOne = 10
     lr: Positive = 0.05
     lr_decay: Positive = 1.0
-    schedule: Component = setting(default="constant", converter=_component)
+    schedule: Component = setting(default="constant", converter=convert)
     momentum: BelowOne = 0.0
     weight_decay: NotNegative = 0.0
-    optimizer: Component = setting(default="sgd", converter=_component)
+    optimizer: Component = setting(default="sgd", converter=convert)
 
     rounds: AtLeastOne = 100
     cohort: AtLeastOne = 5
-    selection: Component = setting(default="uniform", converter=_component)
+    selection: Component = setting(default="uniform", converter=convert)
     stragglers: Share = 0.0
     drop_stragglers: bool = False
-    profile: Component = setting(default="none", converter=_component)
+    profile: Component = setting(default="none", converter=convert)
     deadline: Positive | None = None
-    mode: Component = setting(default="sync", converter=_component)
-    channel: tuple[Component, ...] = setting(default=(), converter=_components)
-    aggregation: tuple[Component, ...] = setting(default=(), converter=_components)
-    server_optimizer: Component = setting(default="none", converter=_component)
+    mode: Component = setting(default="sync", converter=convert)
+    channel: tuple[Component, ...] = setting(default=(), converter=convert_all)
+    aggregation: tuple[Component, ...] = setting(default=(), converter=convert_all)
+    server_optimizer: Component = setting(default="none", converter=convert)
 
     eval_every: AtLeastOne = 10
     patience: AtLeastOne | None = None
@@ -240,23 +217,19 @@ class Experiment:
 
     out: Text | None = None
     label: Text | None = None
-    log: tuple[Component, ...] = setting(default=(), converter=_components)
+    log: tuple[Component, ...] = setting(default=(), converter=convert_all)
     keep_checkpoints: AtLeastOne = 2
     seed: Count = 0
 
     def __post_init__(self) -> None:
-        for name, field in FIELDS.items():
-            # A frozen dataclass lets its own constructor assign in this way alone.
+        for name, field in FIELDS.items():  # a frozen dataclass has no other way
             object.__setattr__(self, name, _convert(field, getattr(self, name)))
 
     replace = dataclasses.replace
 
     @property
     def folder(self) -> str:
-        """The run folder: `out`, or a name of data set, method, seed and what differs.
-
-        See `runs/names.py`.
-        """
+        """The run folder: `out`, or a name made of the settings (`runs/names.py`)."""
         plain = f"runs/{self.dataset.name}-{self.algorithm.name}-s{self.seed}"
         return self.out or names.special(plain, differing(self))
 
@@ -290,20 +263,12 @@ def _convert(field: dataclasses.Field, value: Any) -> Any:
 
 
 def differing(experiment: Experiment) -> dict[str, Any]:
-    """The settings and options that make it another run than that of the defaults.
+    """The settings and options of the method that differ from the defaults.
 
-    Beside the names of data set and method, and the seed.
+    Without the data set's and method's names, the seed, and what changes no result.
     """
-    from pfljax import algorithms  # here alone: readers of settings need no JAX
-
-    method = experiment.algorithm
-    defaults = registry.defaults(algorithms.method(method.name))
-    different = {
-        name: value
-        for name, value in method.args
-        if name not in defaults or defaults[name] != value
-    }
     default = Experiment(dataset=experiment.dataset.name)
+    different = _changed_options(experiment.algorithm)
     for name, value in vars(experiment).items():
         is_named = name in ("algorithm", "seed")
         if not is_named and name not in UNHASHED and value != getattr(default, name):
@@ -312,16 +277,23 @@ def differing(experiment: Experiment) -> dict[str, Any]:
 
 
 def label(experiment: Experiment) -> str:
-    """The name in tables: `label`, or the method with the options that differ."""
+    """The name in tables: `label`, or the method with its changed options."""
     if experiment.label:
         return experiment.label
-    from pfljax import algorithms
-
-    method = experiment.algorithm
-    defaults = registry.defaults(algorithms.method(method.name))
-    words = [f"{name}={value}" for name, value in method.args]
-    texts = [f"{name}={value}" for name, value in defaults.items()]
-    words = [word for word in words if word not in texts]
+    options = _changed_options(experiment.algorithm)
     if experiment.server_optimizer.name != "none":
-        words.append(f"server_optimizer={experiment.server_optimizer}")
-    return " ".join([method.name, *words])
+        options["server_optimizer"] = experiment.server_optimizer
+    words = [f"{name}={value}" for name, value in options.items()]
+    return " ".join([experiment.algorithm.name, *words])
+
+
+def _changed_options(method: Component) -> dict[str, Any]:
+    """The options of a method that are not at their defaults."""
+    from pfljax import algorithms  # imported here: readers of settings need no JAX
+
+    defaults = registry.defaults(algorithms.method(method.name))
+    return {
+        name: value
+        for name, value in method.args
+        if name not in defaults or defaults[name] != value
+    }

@@ -44,7 +44,7 @@ SETTINGS = {
     "below one": ({"momentum": 0.9999999999}, "is 0.9999999999; .* up to 0.99999994"),
     "part": ({"validation": 1.0}, "validation is 1.0; expected a share"),
     "share": ({"stragglers": 1.5}, "stragglers is 1.5; expected a number from 0 to 1"),
-    "UTF-8": ({"label": "\udcff"}, "expected text without zero bytes, in UTF-8"),
+    "UTF-8": ({"label": "\udcff"}, "expected printable text"),
     # conflicts
     "cohort": ({"cohort": 30}, "cohort is 30, .* 20 clients; choose cohort"),
     "both": ({"steps": 3}, "epochs is 5 and steps is 3; give one .*--epochs None"),

@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pfljax import registry
 from pfljax.data.arrays import Arrays, from_arrays
@@ -18,7 +18,7 @@ from pfljax.data.sources.leaf import leaf
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
-from pfljax.registry import BELOW_ONE, AtLeastOne
+from pfljax.registry import AtLeastOne, BelowOne
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
@@ -29,7 +29,6 @@ FROM_RAW_FILES = {
     "shakespeare_roles": shakespeare.FILE,
 }
 Size = AtLeastOne | None  # pixels each way
-BelowOne = Annotated[float, BELOW_ONE]
 
 
 def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
