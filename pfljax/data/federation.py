@@ -33,7 +33,7 @@ class Federation:
     official: Any = None  # u8[N], its official split: an index into OFFICIAL_NAMES
     public: ClientData | None = None  # examples of the server, in a pool of their own
     # Examples of other classes that are to be detected, by split: of a run alone.
-    foreign: dict[str, Any] | None = None
+    ood: dict[str, Any] | None = None
 
     @property
     def num_clients(self) -> int:

@@ -12,7 +12,7 @@ from pfljax.core.types import Array, Batch, ClientData, Params
 from pfljax.evaluation import uncertainty
 from pfljax.evaluation.over_clients import DETECTION, GRID
 from pfljax.evaluation.passes import rows_per_pass
-from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.uncertainty import OodExamples
 
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
 METRICS = (
@@ -34,16 +34,16 @@ def score(
     data: ClientData,
     batch_size: int,
     at_once: int | None = None,
-    foreign: Foreign | None = None,
+    ood: OodExamples | None = None,
 ) -> dict[str, Array]:
-    """Metrics of one client's rows, f32[]; NaN if it has none.
+    """Metrics of one client's examples, f32[]; NaN if it has none.
 
-    "loss" is the negative log likelihood. "auroc" is there where `foreign` rows are.
-    "ece" and "mce" bin the whole set (Guo et al., 2017). Their "_batchwise" forms are
-    the mean over batches of `batch_size` in the order of the rows, the last short batch
-    weighted equally: SuPerFed's code.
+    The arguments are those of `totals`. "loss" is the negative log likelihood. "auroc"
+    is there if `ood` is given. "ece" and "mce" bin the whole set (Guo et al., 2017).
+    Their "_batchwise" forms are means over batches in the order of the examples, in
+    which a short last batch has the same weight, as in SuPerFed's code.
     """
-    return from_totals(totals(predict, data, batch_size, at_once, foreign))
+    return from_totals(totals(predict, data, batch_size, at_once, ood))
 
 
 def score_path(
@@ -51,9 +51,9 @@ def score_path(
     ends: tuple[Params, Params],
     data: ClientData,
     batch_size: int,
-    foreign: Foreign | None = None,
+    ood: OodExamples | None = None,
 ) -> dict[str, Array]:
-    """Metrics f32[11] over `GRID` of the models between two, as `score` has them.
+    """Metrics f32[11] of the models between `ends` at `GRID`, see `score`.
 
     "ensemble/NAME" f32[] are those of their ensemble, whose probabilities are the mean
     of the eleven.
@@ -61,18 +61,18 @@ def score_path(
     a, b = ends
     points = jnp.asarray(GRID)
 
-    def along(batches: Batch) -> Array:
-        def at(t: Array) -> Array:
+    def predict_path(batches: Batch) -> Array:
+        def predict_at(t: Array) -> Array:
             return jax.vmap(partial(predict, tree.lerp(a, b, t)))(batches)
 
         # One point after another: eleven models a client would fill the memory.
-        logits = jax.lax.map(at, points).astype(jnp.float32)
+        logits = jax.lax.map(predict_at, points).astype(jnp.float32)
         log_p = jax.nn.log_softmax(logits)
         mean = jax.nn.logsumexp(log_p, axis=0, keepdims=True) - jnp.log(len(GRID))
         return jnp.concatenate([logits, mean])
 
     models = (len(GRID) + 1,)
-    metrics = from_totals(_totals(along, models, data, batch_size, None, foreign))
+    metrics = from_totals(_add_up(predict_path, models, data, batch_size, None, ood))
     path = {name: metric[:-1] for name, metric in metrics.items()}
     ensemble = {f"ensemble/{name}": metric[-1] for name, metric in metrics.items()}
     return path | ensemble
@@ -83,69 +83,73 @@ def totals(
     data: ClientData,
     batch_size: int,
     at_once: int | None = None,
-    foreign: Foreign | None = None,
+    ood: OodExamples | None = None,
 ) -> dict[str, Array]:
-    """Sums over a client's rows; those of two parts of its rows may be added.
+    """Sums over a client's examples; those of two parts of its examples may be added.
 
-    `predict` makes logits of a batch of `batch_size` rows. `at_once` rows are predicted
-    at once, whole batches; None for `rows_per_pass`.
+    Args:
+      predict: the logits of a batch of `batch_size` examples.
+      data: of one client.
+      batch_size: the examples of a batch.
+      at_once: how many examples are predicted at once, a multiple of `batch_size`; None
+        for `rows_per_pass`.
+      ood: examples of classes that the client does not have.
     """
-    return _totals(jax.vmap(predict), (), data, batch_size, at_once, foreign)
+    return _add_up(jax.vmap(predict), (), data, batch_size, at_once, ood)
 
 
-def _totals(
+def _add_up(
     predict: Callable[[Batch], Array],
     models: Models,
     data: ClientData,
     batch_size: int,
     at_once: int | None,
-    foreign: Foreign | None,
+    ood: OodExamples | None,
 ) -> dict[str, Array]:
     """`totals` of a stack of models, whose logits are [*models, n, B, K]."""
     at_once = at_once or rows_per_pass(batch_size)
     offsets = jnp.arange(at_once)
-    of_foreign = jnp.zeros(models)
-    if foreign is not None:
-        others = foreign.examples
-        of_foreign = uncertainty.entropies(predict, others, batch_size, at_once)
+    ood_entropy = jnp.zeros(models)
+    if ood is not None:
+        ood_entropy = uncertainty.entropies(predict, ood.examples, batch_size, at_once)
 
-    def sums(logits: Array, of_foreign: Array, batches: Batch) -> dict[str, Array]:
+    def add_batches(logits: Array, ood_entropy: Array, batches: Batch):
         def count(logits: Array, batch: Batch) -> dict[str, Array]:
-            return _counts(logits, batch.y, batch.mask, foreign, of_foreign)
+            return _counts(logits, batch.y, batch.mask, ood, ood_entropy)
 
         return _sums(jax.vmap(count)(logits, batches))
 
-    of_models = jax.vmap(sums, (0, 0, None)) if models else sums
+    add_models = jax.vmap(add_batches, (0, 0, None)) if models else add_batches
 
-    def add(index: Array, total: dict[str, Array]) -> dict[str, Array]:
+    def add_pass(index: Array, total: dict[str, Array]) -> dict[str, Array]:
         row = index * offsets.size + offsets
-        # Rows past the end read the client's last row, under mask 0.
+        # Past the end the client's last example is read again, under mask 0.
         existing = jnp.minimum(row, data.size - 1)
         batch = rows(data, existing, row < data.size)
         batches = in_batches(batch, batch_size)
-        return tree.add(total, of_models(predict(batches), of_foreign, batches))
+        return tree.add(total, add_models(predict(batches), ood_entropy, batches))
 
     passes = -(-data.size // offsets.size)
-    return jax.lax.fori_loop(0, passes, add, _nothing(models, foreign))
+    return jax.lax.fori_loop(0, passes, add_pass, _nothing(models, ood))
 
 
-def _nothing(models: Models, foreign: Foreign | None) -> dict[str, Array]:
-    """The totals of no rows."""
+def _nothing(models: Models, ood: OodExamples | None) -> dict[str, Array]:
+    """The totals of no examples."""
     scalar = jnp.zeros(models)
     bins = jnp.zeros((*models, BINS))
     nothing: dict[str, Array] = {}
     nothing |= dict.fromkeys(("rows", "top1", "top5", "loss", "entropy"), scalar)
     nothing |= dict.fromkeys(("brier", "batches", "ece", "mce"), scalar)
     nothing |= dict.fromkeys(("binned", "correct", "confidence"), bins)
-    if foreign is not None:
-        by_holder = jnp.zeros((*models, *foreign.held.shape[:-1]))
+    if ood is not None:
+        by_holder = jnp.zeros((*models, *ood.held.shape[:-1]))
         nothing |= {"held": by_holder, "detected": by_holder}
     return nothing
 
 
 def from_totals(total: dict[str, Array]) -> dict[str, Array]:
-    """Metrics, f32[...], of `totals` [...]; NaN where there are no rows."""
-    # A division by NaN, not by 0: no rows give NaN for every metric.
+    """Metrics f32[...] from `totals` [...]; NaN where there are no examples."""
+    # A division by NaN, not by 0: every metric of no examples is NaN.
     has_rows = total["rows"] > 0
     count = jnp.where(has_rows, total["rows"], jnp.nan)
     ece, mce = _calibration(total)
@@ -170,12 +174,12 @@ def _counts(
     logits: Array,
     y: Array,
     mask: Array,
-    foreign: Foreign | None,
-    of_foreign: Array,
+    ood: OodExamples | None,
+    ood_entropy: Array,
 ) -> dict[str, Array]:
-    """Per row, zero where masked: 1, hits, loss, one-hot confidence bin.
+    """What each example of a batch adds to the totals, [B, ...]; 0 where masked.
 
-    Logits that are not finite hit nothing, though `argmax` names one of them.
+    Logits that are not finite hit nothing, although `argmax` names one of them.
     """
     logits = logits.astype(jnp.float32)
     log_p = jax.nn.log_softmax(logits)
@@ -204,21 +208,21 @@ def _counts(
         "correct": binned * top1[:, None],
         "confidence": binned * confidence[:, None],
     }
-    if foreign is None:
+    if ood is None:
         return counts
-    return counts | uncertainty.detect(entropy, y, mask, foreign, of_foreign)
+    return counts | uncertainty.detect(entropy, y, mask, ood, ood_entropy)
 
 
 def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
-    """Sums over rows, with the calibration errors summed over the batches."""
+    """Sums over examples, with the calibration errors summed over the batches."""
 
-    def over_rows(leaf: Array) -> Array:
+    def add_rows(leaf: Array) -> Array:
         return leaf.sum(1)
 
-    def over_batches(leaf: Array) -> Array:
+    def add_batches(leaf: Array) -> Array:
         return leaf.sum(0)
 
-    per_batch = jax.tree.map(over_rows, by_batch)
+    per_batch = jax.tree.map(add_rows, by_batch)
     ece, mce = _calibration(per_batch)
     # The last pass may end with batches of padding alone.
     filled = per_batch["rows"] > 0
@@ -227,7 +231,7 @@ def _sums(by_batch: dict[str, Array]) -> dict[str, Array]:
         "ece": jnp.where(filled, ece, 0),
         "mce": jnp.where(filled, mce, 0),
     }
-    return jax.tree.map(over_batches, per_batch | errors)
+    return jax.tree.map(add_batches, per_batch | errors)
 
 
 def _calibration(total: dict[str, Array]) -> tuple[Array, Array]:

@@ -1,10 +1,10 @@
 """Compiled evaluations: metrics of every client's model on that client's examples.
 
-A run compiles two programs: which models the clients have, small and of the method, and
-their scores. The second depends on the task alone, so that all methods share it; the
-models lie in memory between the two. A method that predicts in another way than the
-task, and a sweep, have both in one program. On several devices every device evaluates
-its part of the clients.
+A run compiles two programs: a small one that makes the clients' models, and one that
+scores them. The second depends on the task alone, so that all methods share it; the
+models lie in memory between the two. A method that does not predict as the task does,
+and a sweep, have both in one program. With several devices, every device evaluates its
+part of the clients.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from pfljax.core.types import Array, ClientData, Task
 from pfljax.engine import Setting, chunked_vmap, mesh
 from pfljax.evaluation.metrics import from_totals, score, score_path, totals
 from pfljax.evaluation.passes import rows_per_pass
-from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.evaluation.views import MIXTURE, client_model
 from pfljax.runtime.programs import Same, memoize
 
@@ -30,17 +30,16 @@ def evaluate_in_two(
 ) -> Evaluate:
     """`evaluate_clients` in two programs, of which all methods share the second.
 
-    One program where the method does not predict as the task does.
+    It is one program if the method does not predict as the task does.
     """
     if not predicts_as_task(setting, task):
         return evaluate_clients(setting, view, width)
     models = client_models(setting, view, width)
-    scores = _task_scores(
-        Same(task), view, setting.local.batch_size, setting.mesh, width
-    )
+    batch_size, grid = setting.local.batch_size, setting.mesh
+    scores = task_scores(Same(task), view, batch_size, grid, width)
 
-    def evaluate(state, clients, ids, train, test, foreign=None, public=None):
-        return scores(models(state, clients, ids, train, public), test, foreign)
+    def evaluate(state, clients, ids, train, test, ood=None, public=None):
+        return scores(models(state, clients, ids, train, public), test, ood)
 
     return evaluate
 
@@ -51,10 +50,10 @@ def predicts_as_task(setting: Setting, task: Task) -> bool:
 
 
 def evaluate_clients(setting: Setting, view: str, width: int | None = None) -> Evaluate:
-    """A jitted function (state, clients, ids, train, test, foreign, public) -> metrics.
+    """A jitted function (state, clients, ids, train, test, ood, public) -> metrics.
 
     `clients` holds the states of clients `ids` i32[n]. `train` and `test` are their
-    examples, with offset and size i32[n]. `foreign` are examples of other classes and
+    examples, with offset and size i32[n]. `ood` are examples of other classes and
     `public` those of the server; None for none. Metrics are f32[n], and NaN for a
     client without test examples.
     """
@@ -68,17 +67,17 @@ def evaluate_clients(setting: Setting, view: str, width: int | None = None) -> E
         *_, test_spans, _ = split
         _, work = test_spans
 
-        def one(client_id, client, train_span, test_span, held):
+        def evaluate_client(client_id, client, train_span, test_span, held):
             # The model is made of training examples alone; test examples come after.
             train = client_data(grid, train_pool, *train_span)
             model = model_of(state, client_id, client, train, public)
             test = client_data(grid, test_pool, *test_span)
             return score_model(model, test, batch_size, _join(others, held))
 
-        return chunked_vmap.over_clients(one, split, work, width)
+        return chunked_vmap.over_clients(evaluate_client, split, work, width)
 
-    def evaluate(state, clients, ids, train, test, foreign=None, public=None):
-        others, held = _split(foreign)
+    def evaluate(state, clients, ids, train, test, ood=None, public=None):
+        others, held = _split(ood)
         # Clients travel with `split`: here they would go to every device whole.
         same = state._replace(clients=()), others, public
         pools = train.examples, test.examples
@@ -105,11 +104,11 @@ def client_models(
         state, public = same
         *_, size = split
 
-        def one(client_id, client, offset, size):
+        def make_model(client_id, client, offset, size):
             train = client_data(grid, pool, offset, size)
             return model_of(state, client_id, client, train, public)
 
-        return _map(one, split, size, width)
+        return _map(make_model, split, size, width)
 
     def models(state, clients, ids, train, public=None):
         same = state._replace(clients=()), public
@@ -126,23 +125,23 @@ def score_models(
     grid: mesh.Grid | None,
     width: int | None = None,
 ) -> Evaluate:
-    """A jitted function (models, data, foreign) -> metrics [n] of each on its examples.
+    """A jitted function (models, data, ood) -> metrics [n] of each on its examples.
 
-    By score_model(model, data, batch_size, foreign) of one. `models` are those of
-    `client_models`; `data` has offset and size i32[n].
+    `score_model` is a function (model, data, batch_size, ood) -> metrics of one model.
+    `models` are those of `client_models`; `data` has offset and size i32[n].
     """
 
     def locally(others, pool, split):
         *_, work, _ = split
 
-        def one(model, offset, size, held):
+        def score_client(model, offset, size, held):
             data = client_data(grid, pool, offset, size)
             return score_model(model, data, batch_size, _join(others, held))
 
-        return _map(one, split, work, width)
+        return _map(score_client, split, work, width)
 
-    def scores(models, data, foreign=None):
-        others, held = _split(foreign)
+    def scores(models, data, ood=None):
+        others, held = _split(ood)
         split = models, data.offset, data.size, held
         count = len(data.size)
         return mesh.over_rows(grid, locally, others, data.examples, split, count)
@@ -150,31 +149,34 @@ def score_models(
     return jax.jit(scores)
 
 
-def task_scores(task: Task, view: str, batch_size: int, *layout: Any) -> Evaluate:
-    """`score_models` of models of the task; the ends of a mixture are two of them."""
-    return score_models(partial(_score(view), task.predict), batch_size, *layout)
-
-
 @memoize
-def _task_scores(task: Same, *key: Any) -> Evaluate:
-    return task_scores(task.value, *key)
+def task_scores(
+    task: Same,
+    view: str,
+    batch_size: int,
+    grid: mesh.Grid | None,
+    width: int | None = None,
+) -> Evaluate:
+    """`score_models` of models of the task; the ends of a mixture are two of them."""
+    score_model = partial(_score(view), task.value.predict)
+    return score_models(score_model, batch_size, grid, width)
 
 
 def _score(view: str) -> Callable[..., dict[str, Array]]:
-    """score(predict, model, data, batch_size, foreign) -> metrics of one client."""
+    """A function (predict, model, data, batch_size, ood) -> metrics of one client."""
     if view == MIXTURE:
         return score_path
 
-    def score_model(predict, model, data, batch_size, foreign):
-        return score(partial(predict, model), data, batch_size, foreign=foreign)
+    def score_model(predict, model, data, batch_size, ood):
+        return score(partial(predict, model), data, batch_size, ood=ood)
 
     return score_model
 
 
 def evaluate_server(setting: Setting, task: Task) -> Evaluate:
-    """A function (server, data, foreign) -> metrics f32[U] of the server's one model.
+    """A function (server, data, ood) -> metrics f32[U] of the server's model.
 
-    `task` is that of the server's model; `data` and `foreign` are as in `score_server`.
+    `task` is that of the server's model; `data` and `ood` are those of `score_server`.
 
     Raises:
       ValueError: the method has no such model.
@@ -183,20 +185,16 @@ def evaluate_server(setting: Setting, task: Task) -> Evaluate:
     if server_model is None:
         raise ValueError("this method keeps no server model; evaluate 'personal'")
     model = jax.jit(server_model)
-    scores = _server_scores(Same(task), setting.local.batch_size, setting.mesh)
+    scores = score_server(Same(task), setting.local.batch_size, setting.mesh)
     return lambda server, *data: scores(model(server), *data)
 
 
 @memoize
-def _server_scores(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
-    return score_server(task.value, batch_size, grid)
+def score_server(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
+    """A jitted function (params, data, ood) -> metrics f32[U] of one model.
 
-
-def score_server(task: Task, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
-    """A jitted function (params, data, foreign) -> metrics f32[U] of one model.
-
-    `data` has offset and size i32[U]; None stands for no examples of `foreign` classes.
-    Few long spans are cut, so that every device of the mesh has its part.
+    `data` has offset and size i32[U]. Few long spans are cut, so that every device of
+    the mesh has its part.
     """
     devices = grid.size if grid else 1
 
@@ -204,16 +202,16 @@ def score_server(task: Task, batch_size: int, grid: mesh.Grid | None) -> Evaluat
         params, others = same
         _, work, _ = split
 
-        def one(offset, size, held):
+        def add_span(offset, size, held):
             data = client_data(grid, pool, offset, size)
-            predict = partial(task.predict, params)
-            return totals(predict, data, batch_size, foreign=_join(others, held))
+            predict = partial(task.value.predict, params)
+            return totals(predict, data, batch_size, ood=_join(others, held))
 
-        return chunked_vmap.over_clients(one, split, work, width=1)
+        return chunked_vmap.over_clients(add_span, split, work, width=1)
 
-    def scores(params, data, foreign=None):
+    def scores(params, data, ood=None):
         count = len(data.size)
-        others, held = _split(foreign)
+        others, held = _split(ood)
         # Where there are many spans, the devices are busy with whole ones.
         parts = 1 if count >= 4 * devices else devices
         held = jax.tree.map(lambda leaf: jnp.repeat(leaf, parts, axis=0), held)
@@ -223,10 +221,10 @@ def score_server(task: Task, batch_size: int, grid: mesh.Grid | None) -> Evaluat
             grid, locally, same, data.examples, split, count * parts
         )
 
-        def by_span(leaf: Array) -> Array:
+        def add_parts(leaf: Array) -> Array:
             return leaf.reshape(count, parts, *leaf.shape[1:]).sum(1)
 
-        return from_totals(jax.tree.map(by_span, by_part))
+        return from_totals(jax.tree.map(add_parts, by_part))
 
     return jax.jit(scores)
 
@@ -251,7 +249,7 @@ def quantities_of_clients(
     """A jitted function (state, clients, ids) -> the method's `quantities`, f32[n].
 
     `clients` holds the states of clients `ids` i32[n], of which `width` are computed at
-    once; None for all. It is None of a method that names no quantities.
+    once; None for all. The result is None for a method that has no quantities.
     """
     quantities = setting.algorithm.quantities
     if quantities is None:
@@ -260,11 +258,11 @@ def quantities_of_clients(
     def locally(server, _, split):
         ids, _ = split
 
-        def one(client):
+        def compute(client):
             return quantities(server, client[1])
 
         # In their order: all take equally long, and sorting would copy the states.
-        return jax.lax.map(one, split, batch_size=width or len(ids))
+        return jax.lax.map(compute, split, batch_size=width or len(ids))
 
     def run(state, clients, ids):
         split = ids, clients
@@ -273,14 +271,14 @@ def quantities_of_clients(
     return jax.jit(run)
 
 
-def _split(foreign: Foreign | None) -> tuple[Any, Any]:
-    """(what is the same for all clients, what each has its own); two () of None."""
-    return ((), ()) if foreign is None else (foreign.examples, foreign.held)
+def _split(ood: OodExamples | None) -> tuple[Any, Any]:
+    """(what all clients share, what each client has of its own); ((), ()) for None."""
+    return ((), ()) if ood is None else (ood.examples, ood.held)
 
 
-def _join(others: Any, held: Any) -> Foreign | None:
-    """The `Foreign` of one client, from the parts of `_split`."""
-    return Foreign(others, held) if others else None
+def _join(others: Any, held: Any) -> OodExamples | None:
+    """The `OodExamples` of one client, from the parts of `_split`."""
+    return OodExamples(others, held) if others else None
 
 
 def _map(f: Callable[..., Any], args: tuple, steps: Array, width: int | None) -> Any:

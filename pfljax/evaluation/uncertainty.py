@@ -1,10 +1,11 @@
-"""How sure predictions are, and whether that tells what a client does not know.
+"""How sure predictions are, and whether that reveals what a client does not know.
 
-A client holds the classes of its training rows. Detection of others: the area under
-the ROC curve is the share of pairs, a row of a class that the client does not hold and
-one of its own rows of classes that it holds, of which the first has the predictive
-entropy that is greater. A tie is half a pair. The rows of others are the same for all
-clients; each leaves out those of classes that it holds.
+A client knows the classes of its training examples. Out-of-distribution detection is
+measured by the area under the ROC curve: of all pairs of an example of a class that the
+client does not know and an own example of a class that it knows, it is the share in
+which the first has the greater predictive entropy. A tie counts half a pair. The
+out-of-distribution examples are the same for all clients; each client leaves out those
+of classes that it knows.
 """
 
 from collections.abc import Callable
@@ -19,22 +20,22 @@ from pfljax.core.minibatches import in_batches
 from pfljax.core.types import Array, Batch, ClientData, Examples
 
 
-class Foreign(NamedTuple):
-    """Rows of all clients, and who holds which class."""
+class OodExamples(NamedTuple):
+    """Examples of all clients, and which client holds which class."""
 
     examples: Examples  # [F, ...], the same for all clients
-    held: Any  # bool[K] of one client, bool[G, K] of several that share their rows
+    held: Any  # bool[K] of one client, bool[G, K] of several with one test set
 
 
 def entropy(log_p: Array) -> Array:
-    """Of predictions [..., K], in nats, f32[...]."""
-    # Where p is 0 so is p log p; of what has diverged it stays NaN.
+    """The entropy f32[...] of predictions [..., K], in nats."""
+    # Where p is 0 so is p log p; for a model that has diverged it stays NaN.
     summands = jnp.where(jnp.isneginf(log_p), 0, jnp.exp(log_p) * log_p)
     return -summands.sum(-1)
 
 
 def brier(log_p: Array, y: Array) -> Array:
-    """Squared distance of predictions [..., K] from the truth, 0 to 2, f32[...]."""
+    """Squared distance f32[...] of predictions [..., K] from the truth, 0 to 2."""
     truth = jax.nn.one_hot(y, log_p.shape[-1])
     return jnp.square(jnp.exp(log_p) - truth).sum(-1)
 
@@ -45,13 +46,13 @@ def entropies(
     batch_size: int,
     at_once: int,
 ) -> Array:
-    """Predictive entropy of the rows, f32[..., F]; `at_once` are predicted at once.
+    """Predictive entropy f32[..., F] of the examples, `at_once` at a time.
 
     `predict` makes logits [..., n, B, K] of batches [n, B].
     """
     count = examples.y.shape[0]
     passes = -(-count // at_once)
-    # Past the end is the last row, whose entropy is cut off again.
+    # Past the end the last example is repeated, and its entropy is cut off again.
     index = jnp.minimum(jnp.arange(passes * at_once), count - 1)
 
     def batch_entropies(index: Array) -> Array:
@@ -70,45 +71,46 @@ def detect(
     own: Array,
     y: Array,
     mask: Array,
-    foreign: Foreign,
-    of_foreign: Array,
+    ood: OodExamples,
+    ood_entropy: Array,
 ) -> dict[str, Array]:
-    """Per row [B], or [B, G]: 1 where its class is held, and its share of pairs won.
+    """For each example [B] or [B, G]: whether its class is held, and its pairs won.
 
-    `own` f32[B] and `of_foreign` f32[F] are entropies, `y` and `mask` those of `own`.
+    Pairs won are a share. `own` f32[B] and `ood_entropy` f32[F] are entropies; `y` and
+    `mask` belong to the examples of `own`.
     """
-    held = jnp.moveaxis(jnp.asarray(foreign.held), -1, 0)  # bool[K, ...]
-    unknown = ~held[foreign.examples.y]
+    held = jnp.moveaxis(jnp.asarray(ood.held), -1, 0)  # bool[K, ...]
+    unknown = ~held[ood.examples.y]
     count = unknown.sum(0)
-    greater = of_foreign > own[:, None]
-    equal = of_foreign == own[:, None]
+    greater = ood_entropy > own[:, None]
+    equal = ood_entropy == own[:, None]
     won = jnp.tensordot(greater + 0.5 * equal, unknown.astype(jnp.float32), 1)
-    # Who holds every class has no pair.
+    # A client that holds every class has no pair.
     known = held[y] & (count > 0)
     counted = jnp.reshape(mask, (-1, *(1,) * count.ndim)) * known
     return {"held": counted, "detected": counted * won / jnp.maximum(count, 1)}
 
 
-def foreign_rows(
-    train: ClientData, judged: ClientData, num_classes: int, count: int
-) -> Foreign:
-    """The rows `even_rows` of those `judged`; `held` is bool[C, K].
+def select_ood(
+    train: ClientData, evaluated: ClientData, num_classes: int, count: int
+) -> OodExamples:
+    """The examples at `select_evenly` of those `evaluated`; `held` is bool[C, K].
 
-    Of a federation on the host, before its rows are placed.
+    Both are of a federation on the host, before its examples are placed on devices.
     """
-    chosen = even_rows(judged, count)
-    pool = judged.examples
+    chosen = select_evenly(evaluated, count)
+    pool = evaluated.examples
     examples = jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], pool)
-    return Foreign(examples, classes_held(train, num_classes))
+    return OodExamples(examples, classes_held(train, num_classes))
 
 
-def even_rows(judged: ClientData, count: int) -> np.ndarray:
-    """About `count` rows of the pool, evenly out of those `judged`: i64[F]."""
-    # Clients may share their test rows: a span that comes twice is one.
-    spans = np.unique(np.stack([judged.offset, judged.size], axis=1), axis=0)
-    rows = np.concatenate([first + np.arange(size) for first, size in spans])
-    even = np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)
-    return rows[even]
+def select_evenly(evaluated: ClientData, count: int) -> np.ndarray:
+    """Indices i64[F] of about `count` of the evaluated examples, evenly spaced."""
+    # Clients may share their test examples: a span that comes twice is one.
+    spans = np.unique(np.stack([evaluated.offset, evaluated.size], axis=1), axis=0)
+    indices = np.concatenate([first + np.arange(size) for first, size in spans])
+    even = np.linspace(0, len(indices) - 1, min(count, len(indices))).astype(int)
+    return indices[even]
 
 
 def classes_held(train: ClientData, num_classes: int) -> np.ndarray:
@@ -121,21 +123,21 @@ def classes_held(train: ClientData, num_classes: int) -> np.ndarray:
     return held
 
 
-def places(whose: np.ndarray) -> np.ndarray:
-    """The place of each client among those of its span `whose`, i[C]."""
-    order = np.argsort(whose, kind="stable")
-    in_order = whose[order]
+def count_before(span: np.ndarray) -> np.ndarray:
+    """How many clients before each client have the same `span` i[C], i[C]."""
+    order = np.argsort(span, kind="stable")
+    in_order = span[order]
     position = np.empty_like(order)
     position[order] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
     return position
 
 
-def by_span(foreign: Foreign, whose: np.ndarray, count: int) -> Foreign:
-    """`held` bool[count, G, K] of the clients of each span, at their `places`.
+def by_span(ood: OodExamples, span: np.ndarray, count: int) -> OodExamples:
+    """`held` bool[count, G, K] of the clients of each span, in the order of clients.
 
-    Places that nobody fills hold all classes.
+    Places without a client hold all classes.
     """
-    position = places(whose)
-    held = np.ones((count, position.max() + 1, foreign.held.shape[-1]), bool)
-    held[whose, position] = foreign.held
-    return foreign._replace(held=held)
+    position = count_before(span)
+    held = np.ones((count, position.max() + 1, ood.held.shape[-1]), bool)
+    held[span, position] = ood.held
+    return ood._replace(held=held)

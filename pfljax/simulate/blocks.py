@@ -12,10 +12,10 @@ import numpy as np
 
 from pfljax.core.types import ClientData, RunState
 from pfljax.engine import mesh
-from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.simulate.simulation import Architecture, Simulation
 
-Part = ClientData | Foreign  # by client, but for the pool of `examples`
+Part = ClientData | OodExamples  # by client, but for the pool of `examples`
 Values = dict[str, np.ndarray]
 States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
 
@@ -51,7 +51,7 @@ def by_architecture(
 
 def take(part: Part, which: np.ndarray) -> Part:
     """The examples of some of the clients, or the classes that they hold."""
-    if isinstance(part, Foreign):
+    if isinstance(part, OodExamples):
         return part._replace(held=part.held[which])
     offset = np.asarray(part.offset)[which]
     size = np.asarray(part.size)[which]

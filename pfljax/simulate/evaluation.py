@@ -13,7 +13,7 @@ from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import placement
 from pfljax.evaluation import metrics, over_clients, records, uncertainty
-from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.evaluation.views import MIXTURE, SERVER, TRAINED
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import malicious
@@ -104,10 +104,10 @@ def _by_client(
 
     def evaluate_view(view: str, split: str) -> Values:
         data = getattr(federation, split)
-        foreign = [federation.foreign[split]] if federation.foreign else []
+        ood = [federation.ood[split]] if federation.ood else []
         if view == SERVER:
-            return _by_span(sim, state, data, foreign)
-        parts = federation.train, data, *foreign
+            return _by_span(sim, state, data, ood)
+        parts = federation.train, data, *ood
 
         def evaluator(architecture: Any) -> Any:
             return partial(architecture.evaluate[view], public=federation.public)
@@ -150,16 +150,16 @@ def list_splits(federation: Federation) -> list[str]:
 
 
 def _by_span(
-    sim: Simulation, state: RunState, data: ClientData, foreign: list[Foreign]
+    sim: Simulation, state: RunState, data: ClientData, ood: list[OodExamples]
 ) -> Values:
     """Metrics [C] of the server's model; clients with equal examples share them."""
     different, whose = placement.distinct(sim.setting.mesh, data)
-    held = [uncertainty.by_span(one, whose, len(different.size)) for one in foreign]
+    held = [uncertainty.by_span(one, whose, len(different.size)) for one in ood]
     by_span = sim.architectures[0].evaluate[SERVER](state.server, different, *held)
     values = {name: np.asarray(values)[whose] for name, values in by_span.items()}
-    if foreign:
+    if ood:
         # Clients of one span may hold different classes.
-        position = uncertainty.places(whose)[:, None]
+        position = uncertainty.count_before(whose)[:, None]
         detected = np.take_along_axis(values[metrics.DETECTION], position, 1)
         values[metrics.DETECTION] = detected[:, 0]
     return values

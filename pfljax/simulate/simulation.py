@@ -25,7 +25,7 @@ from pfljax.evaluation.programs import (
     predicts_as_task,
     quantities_of_clients,
 )
-from pfljax.evaluation.uncertainty import foreign_rows
+from pfljax.evaluation.uncertainty import select_ood
 from pfljax.evaluation.views import MIXTURE, SERVER
 from pfljax.evaluation.views import views as list_views
 from pfljax.runs.settings import Experiment
@@ -62,7 +62,7 @@ class Simulation(NamedTuple):
     architectures: tuple[Architecture, ...]  # one, or one a group of clients
     views: list[str]  # the models that are evaluated after a round
     trained: bool  # those who train are also evaluated after local training
-    foreign: int  # examples by which detection of other classes is evaluated
+    ood: int  # examples by which detection of other classes is evaluated
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients evaluated in one call
     paging: offload_programs.Programs | None  # of a population in a store
@@ -135,7 +135,7 @@ def _simulation(
         architectures=architectures,
         views=views,
         trained=experiment.eval_after_training,
-        foreign=experiment.ood_examples,
+        ood=experiment.ood_examples,
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
@@ -251,10 +251,10 @@ def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation
     `first` is the number of its first client.
     """
     grid = sim.setting.mesh
-    if sim.foreign:
+    if sim.ood:
         # Chosen on the host, before rows lie with their clients alone.
-        foreign = _foreign(grid, federation, sim.foreign)
-        federation = dataclasses.replace(federation, foreign=foreign)
+        ood = _select_ood(grid, federation, sim.ood)
+        federation = dataclasses.replace(federation, ood=ood)
     if federation.public is not None:
         # Every device has all rows of the server, at home or not.
         public = mesh.place(grid, federation.public)
@@ -270,7 +270,7 @@ def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation
     return dataclasses.replace(federation, **parts)
 
 
-def _foreign(
+def _select_ood(
     grid: mesh.Grid | None, federation: Federation, count: int
 ) -> dict[str, Any]:
     """About `count` examples by split, on every device, to detect other classes by."""
@@ -279,9 +279,9 @@ def _foreign(
         data = getattr(federation, split)
         if np.any(data.size):
             classes = federation.num_classes
-            foreign = foreign_rows(federation.train, data, classes, count)
-            examples = mesh.place(grid, foreign.examples)
-            by_split[split] = foreign._replace(examples=examples)
+            ood = select_ood(federation.train, data, classes, count)
+            examples = mesh.place(grid, ood.examples)
+            by_split[split] = ood._replace(examples=examples)
     return by_split
 
 

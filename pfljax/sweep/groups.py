@@ -19,7 +19,7 @@ from pfljax.simulate import architectures, clocks, components, malicious, model_
 from pfljax.simulate.methods import explain_misfit
 from pfljax.simulate.shape import Shape, make_shape
 from pfljax.sweep.points import Point
-from pfljax.sweep.pool import foreign_counts, public_shapes
+from pfljax.sweep.pool import count_ood, public_shapes
 
 NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
 
@@ -76,8 +76,8 @@ def _add_point(
         # A method checks how its options fit by their values, which no program has.
         _make(experiment, shape, task)
     static = _static(experiment, traced)
-    foreign = foreign_counts(point.federation, experiment.ood_examples)
-    program = (static, shape, foreign, public_shapes(point.federation))
+    ood = count_ood(point.federation, experiment.ood_examples)
+    program = (static, shape, ood, public_shapes(point.federation))
     if program not in groups:
         setting = _check_built(experiment, shape, task)
         clocks.check_deadline(setting, point.federation.train.size)

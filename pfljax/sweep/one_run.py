@@ -14,7 +14,7 @@ from pfljax.engine.rounds import rounds
 from pfljax.engine.state import init_stacks, split_stacks
 from pfljax.evaluation import programs, records
 from pfljax.evaluation.over_clients import DETECTION
-from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.evaluation.views import MIXTURE, SERVER, views
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
@@ -136,13 +136,13 @@ def evaluate(
         if view == SERVER:
             return _evaluate_server(setting, task, state, clients, split)
         test = ClientData(clients.train.examples, *clients.judged[split].spans)
-        others = take_foreign(clients, split)
+        others = take_ood(clients, split)
 
         def evaluate_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             evaluate = programs.evaluate_clients(alone, view, _block(setting))
             train = _take(clients.train, ids)
-            foreign = others and others._replace(held=others.held[ids])
-            parts = train, _take(test, ids), foreign, clients.public
+            ood = others and others._replace(held=others.held[ids])
+            parts = train, _take(test, ids), ood, clients.public
             return evaluate(state, stack, ids, *parts)
 
         return by_stack(setting, task, state, evaluate_stack)
@@ -157,7 +157,7 @@ def _evaluate_server(
     """Metrics of the server's model; clients that share examples share them."""
     evaluate = programs.evaluate_server(setting, task)
     examples, rows = clients.train.examples, clients.judged[split]
-    others = take_foreign(clients, split)
+    others = take_ood(clients, split)
     if others is None:
         metrics = evaluate(state.server, ClientData(examples, *rows.unique))
         return tree.take(metrics, rows.span_of_client)
@@ -167,13 +167,13 @@ def _evaluate_server(
     return metrics | {DETECTION: metrics[DETECTION][:, 0]}
 
 
-def take_foreign(clients: Clients, split: str) -> Foreign | None:
+def take_ood(clients: Clients, split: str) -> OodExamples | None:
     """The examples by which the detection of other classes is evaluated, if it is."""
-    foreign = clients.judged[split].foreign
-    if not foreign:
+    ood = clients.judged[split].ood
+    if not ood:
         return None
-    which, held = foreign
-    return Foreign(tree.take(clients.train.examples, which), held)
+    which, held = ood
+    return OodExamples(tree.take(clients.train.examples, which), held)
 
 
 def quantities(setting: Setting, task: Task, state: RunState) -> ByName:

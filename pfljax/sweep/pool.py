@@ -22,7 +22,7 @@ class Rows(NamedTuple):
     span_of_client: Any  # i32[F, C], which of the unique ones is a client's
     # (i32[F, n], bool[F, C, K]): rows of the pool by which the detection of classes
     # that clients do not hold is judged, and who holds which; () where it is not.
-    foreign: tuple[Any, Any] | tuple[()]
+    ood: tuple[Any, Any] | tuple[()]
 
 
 class Data(NamedTuple):
@@ -34,10 +34,10 @@ class Data(NamedTuple):
     public: ClientData | None  # the servers' rows, leaves [F, ...]; None for none
 
 
-def stack(federations: list[Federation], foreign: int = 0) -> Data:
+def stack(federations: list[Federation], ood: int = 0) -> Data:
     """The federations with one copy of every pool, on the host.
 
-    `foreign` is the setting `ood_examples`; all federations have as many such rows.
+    `ood` is the setting `ood_examples`; all federations have as many such rows.
     """
     # Seeds of one data set often share its pool: by identity, for rows are many.
     pools = {}
@@ -53,7 +53,7 @@ def stack(federations: list[Federation], foreign: int = 0) -> Data:
         _, size = spans
         # A split without rows is left out: nothing is compiled for it.
         if size.any():
-            others = _foreign(federations, rows, starts, foreign) if foreign else ()
+            others = _select_ood(federations, rows, starts, ood) if ood else ()
             judged[split] = _rows(spans, others)
     return Data(
         pool=jax.tree.map(_concatenate, *pools.values()),
@@ -94,39 +94,39 @@ def _starts(pools: Mapping[int, Examples]) -> dict[int, int]:
     return starts
 
 
-def _foreign(
+def _select_ood(
     federations: Sequence[Federation],
     judged: Sequence[ClientData],
     starts: Mapping[int, int],
     count: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`Rows.foreign`, for the rows of one split."""
+    """`Rows.ood`, for the rows of one split."""
     rows = []
     held = []
     for federation, data in zip(federations, judged, strict=True):
         start = starts[id(data.examples)]
-        rows.append(start + uncertainty.even_rows(data, count))
+        rows.append(start + uncertainty.select_evenly(data, count))
         classes = federation.num_classes
         held.append(uncertainty.classes_held(federation.train, classes))
     return np.stack(rows).astype(np.int32), np.stack(held)
 
 
-def foreign_counts(federation: Federation, count: int) -> tuple[int, ...]:
-    """How many rows of `Rows.foreign` a federation has, by split."""
+def count_ood(federation: Federation, count: int) -> tuple[int, ...]:
+    """How many rows of `Rows.ood` a federation has, by split."""
     if not count:
         return ()
     judged = [getattr(federation, split) for split in SPLITS]
-    return tuple(len(uncertainty.even_rows(rows, count)) for rows in judged)
+    return tuple(len(uncertainty.select_evenly(rows, count)) for rows in judged)
 
 
-def _rows(spans: Span, foreign: tuple[Any, Any] | tuple[()]) -> Rows:
+def _rows(spans: Span, ood: tuple[Any, Any] | tuple[()]) -> Rows:
     """The spans of one split, with and without repeats."""
     unique, span_of_client = _unique(*spans)
     return Rows(
         spans=spans,
         unique=unique,
         span_of_client=span_of_client,
-        foreign=foreign,
+        ood=ood,
     )
 
 

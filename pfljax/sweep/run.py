@@ -205,8 +205,8 @@ def _run(
     """The points of one program with their results, as slices finish."""
     members = group.points
     distinct, federations = _distinct_federations(members)
-    foreign = group.experiment.ood_examples
-    data = pool.stack(distinct, foreign)
+    ood = group.experiment.ood_examples
+    data = pool.stack(distinct, ood)
     shared = {
         "experiment": group.experiment,
         "shape": group.shape,

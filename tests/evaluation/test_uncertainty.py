@@ -6,7 +6,8 @@ import pytest
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData, Examples
 from pfljax.evaluation import over_clients, programs, uncertainty
-from pfljax.evaluation.uncertainty import Foreign
+from pfljax.evaluation.uncertainty import OodExamples
+from pfljax.runtime.programs import Same
 
 K = 4
 RNG = np.random.default_rng(3)
@@ -17,7 +18,7 @@ HELD = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1]], bool)
 POOL = Examples(jnp.asarray(LOGITS), jnp.asarray(Y))
 ROWS = ClientData(POOL, jnp.array([0, 10, 25, 40]), jnp.array([10, 15, 15, 0]))
 OTHERS = np.arange(7, 60, 3)  # of the pool
-FOREIGN = Foreign(jax.tree.map(lambda leaf: leaf[OTHERS], POOL), HELD)
+OOD = OodExamples(jax.tree.map(lambda leaf: leaf[OTHERS], POOL), HELD)
 
 
 def softmax(logits):
@@ -48,11 +49,11 @@ def task():
 
 @pytest.mark.parametrize("width", [1, None])
 def test_each_client_detects_rows_of_classes_that_it_does_not_hold(width):
-    judge = programs.task_scores(task(), "personal", 4, None, width)
-    found = judge(jnp.ones(4), ROWS, FOREIGN)
+    score = programs.task_scores(Same(task()), "personal", 4, None, width)
+    found = score(jnp.ones(4), ROWS, OOD)
     np.testing.assert_allclose(found["auroc"], expected(), rtol=1e-6)
     assert np.isfinite(found["auroc"]).tolist() == [True, True, False, False]
-    without = judge(jnp.ones(4), ROWS)
+    without = score(jnp.ones(4), ROWS)
     assert set(found) == {*without, "auroc"}
     for name, values in without.items():
         np.testing.assert_array_equal(found[name], values)
@@ -61,9 +62,9 @@ def test_each_client_detects_rows_of_classes_that_it_does_not_hold(width):
 def test_clients_that_share_rows_differ_in_what_they_hold():
     whose = np.array([1, 0, 1, 1])
     spans = ROWS._replace(offset=jnp.array([10, 25]), size=jnp.array([15, 15]))
-    held = uncertainty.by_span(FOREIGN, whose, 2)
-    judged = programs.score_server(task(), 4, None)(jnp.float32(1), spans, held)
-    found = np.asarray(judged["auroc"])[whose, uncertainty.places(whose)]
+    held = uncertainty.by_span(OOD, whose, 2)
+    metrics = programs.score_server(Same(task()), 4, None)(jnp.float32(1), spans, held)
+    found = np.asarray(metrics["auroc"])[whose, uncertainty.count_before(whose)]
     wanted = [
         auroc(held, 10 + 15 * span, 15, softmax(LOGITS))
         for held, span in zip(HELD, whose, strict=True)
@@ -73,7 +74,7 @@ def test_clients_that_share_rows_differ_in_what_they_hold():
 
 def test_along_a_path_every_model_and_the_ensemble_detect():
     ends = jnp.full(4, -2.0), jnp.full(4, 3.0)
-    found = programs.task_scores(task(), "mixture", 4, None, 2)(ends, ROWS, FOREIGN)
+    found = programs.task_scores(Same(task()), "mixture", 4, None, 2)(ends, ROWS, OOD)
     assert found["auroc"].shape == (4, len(over_clients.GRID))
     along = [softmax(np.float64(-2 + 5 * t) * LOGITS) for t in over_clients.GRID]
     for point in (0, 3, 10):
@@ -86,7 +87,7 @@ def test_along_a_path_every_model_and_the_ensemble_detect():
 def test_rows_are_taken_evenly_and_classes_are_those_of_training_rows():
     train = ClientData(POOL, np.array([0, 6, 9]), np.array([6, 3, 20]))
     test = ClientData(POOL, np.array([40, 30, 40]), np.array([20, 5, 20]))
-    found = uncertainty.foreign_rows(train, test, K, 6)
+    found = uncertainty.select_ood(train, test, K, 6)
     rows = [*range(30, 35), *range(40, 60)]
     even = [rows[i] for i in (0, 4, 9, 14, 19, 24)]
     np.testing.assert_array_equal(found.examples.y, Y[even])
@@ -94,7 +95,7 @@ def test_rows_are_taken_evenly_and_classes_are_those_of_training_rows():
     spans = zip(train.offset, train.size, strict=True)
     held = [[k in Y[at : at + size] for k in range(K)] for at, size in spans]
     assert found.held.tolist() == held
-    assert len(uncertainty.foreign_rows(train, test, K, 99).examples.y) == 25
+    assert len(uncertainty.select_ood(train, test, K, 99).examples.y) == 25
 
 
 def test_what_has_diverged_is_sure_of_nothing():

@@ -9,7 +9,7 @@ import pytest
 import tiny
 from pfljax import run
 from pfljax.core.types import Batch
-from pfljax.evaluation.uncertainty import foreign_rows
+from pfljax.evaluation.uncertainty import select_ood
 from pfljax.runs.folder import read_arrays
 from pfljax.simulate import simulation
 from pfljax.simulate.export import load_state
@@ -51,14 +51,14 @@ def test_the_servers_model_by_numpy(asked):
         return -(p * np.log(p)).sum(1)
 
     pool, test = federation.test.examples, federation.test
-    others, held = foreign_rows(federation.train, test, federation.num_classes, 30)
+    others, held = select_ood(federation.train, test, federation.num_classes, 30)
     assert len(others.y) == 30
     of_others = entropy(others.x)
     for k, (at, size) in enumerate(zip(test.offset, test.size, strict=True)):
         own = entropy(pool.x[at : at + size])[held[k][pool.y[at : at + size]]]
-        foreign = of_others[~held[k][others.y]]
-        wanted = (foreign[:, None] > own).mean()
-        assert found[k] == pytest.approx(wanted, abs=0.5 / own.size / foreign.size)
+        ood = of_others[~held[k][others.y]]
+        wanted = (ood[:, None] > own).mean()
+        assert found[k] == pytest.approx(wanted, abs=0.5 / own.size / ood.size)
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def test_a_sweep_detects_what_its_runs_detect(swept, tmp_path):
         detected += 1
         wanted = alone[name][-1] if name in of_models else alone[name]
         np.testing.assert_allclose(values, wanted, atol=1e-5, err_msg=name)
-    # Two models, the path and its ensemble; seeds differ in whose classes are foreign.
+    # Two models, the path and its ensemble; seeds differ in whose classes are ood.
     assert detected % 4 == 0
     assert detected >= 4
     first, second = (result.metrics["personal/test/auroc"] for result in results)
