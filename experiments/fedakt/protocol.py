@@ -173,12 +173,12 @@ def models(group: str, equal_heads: bool, small: bool) -> list[str]:
     groups other than `htcnn_akt` are one layer, and alike.
     """
     if small and group == "htresnet":
-        return [f"{name}:{NARROW_RESNET}" for name in groups.group(group)]
+        return [f"{name}:{NARROW_RESNET}" for name in groups.GROUPS[group]]
     if not small:
         cnns = group == "htcnn_akt"
         hidden = f",hidden={EQUAL_HIDDEN[False]}" if equal_heads and cnns else ""
-        width = groups.features(group)
-        return [f"{name}:features={width}{hidden}" for name in groups.group(group)]
+        width = groups.FEATURES[group]
+        return [f"{name}:features={width}{hidden}" for name in groups.GROUPS[group]]
     return [
         narrow(channels, EQUAL_HIDDEN[True] if equal_heads else hidden)
         for channels, hidden in NARROW

@@ -10,7 +10,7 @@ from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumber
 from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
-from pfljax.data.label_noise import flip_labels, label_noise
+from pfljax.data.label_noise import flip_labels
 from pfljax.data.manifest import describe
 from pfljax.data.partitions import parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition
@@ -68,15 +68,17 @@ def federate(
     _check_choices(arrays, partition_name, params, examples, test_from)
     # Clients that are tested on other examples keep none of theirs for it.
     test = test if test_from == "clients" else 0.0
-    if test + validation >= 1:
-        raise ValueError(
-            f"test + validation is {test} + {validation}; leave examples to train on: "
-            "choose fractions that sum to less than 1"
-        )
-    noise_law = label_noise(noise, arrays.num_classes)
-    params = dict(params or {})
-    if isinstance(partition_name, str):
-        partition_name, params = parse_name(partition_name, params)
+    partition_name, params = parse_name(partition_name, params)
+    index = _choose_examples(arrays, examples)
+    index, held_by_server = _set_aside(index, partition_name, public, seed)
+    dealt = _deal(arrays, partition_name, num_clients, seed, params, index)
+    _check_dealt(arrays, dealt, num_clients, test_from)
+    # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
+    # partition, which has the seed alone.
+    split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
+    # After the partition, which goes by true labels; before official tests join.
+    noisy = flip_labels(arrays, split, dealt, noise, seed)
+    split = append_official_test(split, arrays, dealt, test_from)
     settings: dict[str, Any] = {
         "partition": partition_name if isinstance(partition_name, str) else "given",
         "params": params,
@@ -87,19 +89,8 @@ def federate(
         "examples": examples,
         "test_from": test_from,
         "noise": noise,
+        **_left_out(arrays, partition_name, dealt.order),
     }
-    index = _choose_examples(arrays, examples)
-    index, held_by_server = _set_aside(index, partition_name, public, seed)
-    dealt = _deal(arrays, partition_name, num_clients, seed, params, index)
-    _check_dealt(arrays, dealt, num_clients, test_from)
-    # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
-    # partition, which has the seed alone.
-    split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
-    # After the partition, which goes by true labels; before official tests join.
-    noisy = flip_labels(arrays, split, dealt, noise_law, seed)
-    settings |= _left_out(arrays, partition_name, dealt.order)
-    if test_from != "clients":
-        split = append_official_test(split, arrays, dealt, test_from)
     if len(held_by_server):
         settings |= {"public": public, "public_examples": len(held_by_server)}
     return _assemble(noisy, split, settings, _server_data(arrays, held_by_server))

@@ -98,9 +98,10 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
 
 
 def flip_labels(
-    arrays: Arrays, split: Split, dealt: Partition, noise: Noise | None, seed: int
+    arrays: Arrays, split: Split, dealt: Partition, text: str, seed: int
 ) -> Arrays:
-    """Flips labels of the examples that clients learn from."""
+    """Flips labels of the examples that clients learn from, by the noise of a text."""
+    noise = label_noise(text, arrays.num_classes)
     if noise is None:
         return arrays
     learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]

@@ -27,7 +27,16 @@ def split_examples(
     stratified: bool,
     seed: list[int],
 ) -> Split:
-    """Shuffles each client's examples, into train | validation | test."""
+    """Shuffles each client's examples, into train | validation | test.
+
+    Raises:
+        ValueError: the fractions leave no examples to train on.
+    """
+    if test + validation >= 1:
+        raise ValueError(
+            f"test + validation is {test} + {validation}; leave examples to train on: "
+            "choose fractions that sum to less than 1"
+        )
     rng = np.random.default_rng(seed)
     size = dealt.size
     test_size = (test * size).astype(np.int64)
@@ -81,7 +90,9 @@ def _even_parts(
 def append_official_test(
     split: Split, arrays: Arrays, dealt: Partition, test_from: str
 ) -> Split:
-    """Appends official test examples to the pool, for the clients to share."""
+    """Appends official test examples to the pool, unless clients test on their own."""
+    if test_from == "clients":
+        return split
     test = np.flatnonzero(arrays.official == OFFICIAL_TEST)
     num_clients = len(dealt.size)
     if test_from == "official":

@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from pfljax import registry
 from pfljax.core.types import Array
-from pfljax.models.convolution import conv_for_platform
+from pfljax.models.convolution import conv_layer
 from pfljax.models.dropout import Dropout
 from pfljax.models.feature_pooling import pool_features
 from pfljax.models.layers import NORMS, mean_pixel
@@ -49,16 +49,16 @@ class Form(NamedTuple):
         self, channels: int, *, size: int = 1, stride: int = 1, groups: int = 1
     ) -> nn.Module:
         """Makes a square convolution; images keep their size, but for the stride."""
-        return nn.Conv(
-            channels,
-            kernel_size=(size, size),
+        convolution = conv_layer(
+            self.conv,
+            size,
             strides=stride,
             padding=size // 2,
             feature_group_count=groups,
             use_bias=self.use_bias,
             kernel_init=self.kernel_init,
-            conv_general_dilated=conv_for_platform(self.conv),
         )
+        return convolution(channels)
 
     def normalise(self, layer: Layer) -> list[Layer]:
         """Appends a normalisation to a layer."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import linen as nn
 from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
@@ -42,6 +43,16 @@ def conv_for_platform(conv: str = "auto") -> Callable[..., Array]:
     return im2col if conv == "im2col" else convolve
 
 
+def conv_layer(conv: str, size: int, **options: Any) -> Callable[[int], nn.Module]:
+    """A square convolution of `size` pixels, a function of the number of channels."""
+    return partial(
+        nn.Conv,
+        kernel_size=(size, size),
+        conv_general_dilated=conv_for_platform(conv),
+        **options,
+    )
+
+
 def convolve(
     lhs: Array,
     rhs: Array,
@@ -69,10 +80,14 @@ def convolve(
       [B, H', W', O], in `preferred_element_type` where it is given.
 
     Raises:
-      ValueError: for other ranks, groups that do not divide the channels, images
-        smaller than the window, or `lhs_dilation`.
+      ValueError: for other ranks, images smaller than the window, or `lhs_dilation`.
     """
-    _check(lhs, rhs, lhs_dilation, feature_group_count)
+    if lhs.ndim != 4 or rhs.ndim != 4 or set(lhs_dilation or ()) - {1}:
+        raise ValueError(
+            f"a convolution got inputs {lhs.shape}, a kernel {rhs.shape} and "
+            f"lhs_dilation {lhs_dilation}; expected [B, H, W, I], [h, w, I, O] and no "
+            "lhs_dilation; use conv='lax'"
+        )
     if precision is None:
         precision = mixed_precision.product_precision()
     window = Window(
@@ -212,21 +227,3 @@ def _check_size(form: Form) -> None:
             f"a window of {high}x{wide} pixels got an image of {h}x{w}; choose a model "
             "with fewer pools or larger images"
         )
-
-
-def _check(
-    lhs: Array, rhs: Array, lhs_dilation: Sequence[int] | None, groups: int
-) -> None:
-    if lhs.ndim != 4 or rhs.ndim != 4:
-        raise ValueError(
-            f"a convolution got inputs {lhs.shape} and a kernel {rhs.shape}, expected "
-            "[B, H, W, I] and [h, w, I, O]; use conv='lax'"
-        )
-    if lhs.shape[-1] != rhs.shape[2] * groups or rhs.shape[-1] % groups:
-        raise ValueError(
-            f"a convolution of {groups} groups got {lhs.shape[-1]} channels and a "
-            f"kernel {rhs.shape}, expected [h, w, channels / groups, outputs], outputs "
-            "a multiple of the groups"
-        )
-    if lhs_dilation is not None and any(step != 1 for step in lhs_dilation):
-        raise ValueError(f"a convolution got lhs_dilation {lhs_dilation}; conv='lax'")

@@ -19,14 +19,13 @@ So it is written there, and statistics are those of x, which evaluation normalis
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Literal
 
 from flax import linen as nn
 
 from pfljax import registry
 from pfljax.core.types import Array
-from pfljax.models.convolution import conv_for_platform
+from pfljax.models.convolution import conv_layer
 from pfljax.models.layers import GroupNorm, add_channel, mean_pixel
 from pfljax.models.network import Classes, Layer
 from pfljax.models.network import network as make_network
@@ -90,11 +89,7 @@ def network(
     num_classes: int, widths: Sequence[int], scale: float, norm: str, conv: str
 ) -> nn.Module:
     """Makes blocks of these widths, with a scaler of this number, and the head."""
-    convolution = partial(
-        nn.Conv,
-        kernel_size=(3, 3),
-        conv_general_dilated=conv_for_platform(conv),
-    )
+    convolution = conv_layer(conv, 3)
     body: list[Layer] = [add_channel]
     for width in widths:
         body += [convolution(width), Scaled(scale, norm), nn.relu, max_pool]

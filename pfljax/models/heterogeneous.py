@@ -15,12 +15,11 @@ with biases. Client i has model i mod 5 + 1 of its group.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from flax import linen as nn
 
 from pfljax import registry
-from pfljax.models.convolution import conv_for_platform
+from pfljax.models.convolution import conv_layer
 from pfljax.models.layers import add_channel, flatten
 from pfljax.models.linear import Linear
 from pfljax.models.network import Classes, Layer, network, relu_layers
@@ -68,12 +67,7 @@ def htcnn(
     in_body = len(hidden) if split is None else split
     expected = f"at most {len(hidden)}, as many as there are hidden layers"
     registry.require("split", in_body, in_body <= len(hidden), expected)
-    convolution = partial(
-        nn.Conv,
-        kernel_size=(5, 5),
-        padding="VALID",
-        conv_general_dilated=conv_for_platform(conv),
-    )
+    convolution = conv_layer(conv, 5, padding="VALID")
     body: list[Layer] = [add_channel]
     for width in channels:
         body += [convolution(width), nn.relu, max_pool]

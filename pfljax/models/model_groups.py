@@ -5,10 +5,9 @@ al., FedTGP, AAAI 2024, https://arxiv.org/abs/2401.03230, and of HtFLlib.
 
 The models of a group with a width in `FEATURES` take the option `features`. Left to
 their defaults those of an HtFE group differ in it: heads that are to be shared or
-averaged need `features(name)`. The five of `heterofl` are slices of one another.
+averaged need that width. The five of `heterofl` are slices of one another.
 """
 
-from pfljax import registry
 from pfljax.models.heterofl_cnn import HETEROFL
 from pfljax.models.heterogeneous import HTCNN_AKT, HTCNN_YI
 from pfljax.models.resnets import HTRESNETS
@@ -40,21 +39,3 @@ FEATURES: dict[str, int] = {
     "htfe8": 512,
     "htfe9": 512,
 }
-
-
-def group(name: str) -> tuple[str, ...]:
-    """The names of the models in this group, in the order of the clients.
-
-    Raises:
-      ValueError: for an unknown name.
-    """
-    return registry.find("group of models", GROUPS, name)
-
-
-def features(name: str) -> int:
-    """The width of the features that all models of this group have in the papers.
-
-    Raises:
-      ValueError: for an unknown name.
-    """
-    return registry.find("group of models", FEATURES, name)

@@ -1,5 +1,6 @@
 """Raw rows to the numbers that a model takes, inside the compiled program."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,9 +25,10 @@ def normaliser(
         a zero; and from that function, for rows of another shape.
     """
     expected = tuple(input_shape)
-    shift = np.asarray(shift, np.float32)
-    scale = np.asarray(scale, np.float32)
-    _check_normalisation(expected, shift, scale)
+    shift = _as_float32("shift", shift, expected)
+    scale = _as_float32("scale", scale, expected)
+    if (scale == 0).any():
+        raise ValueError("scale has a zero, by which x is divided; use 1 there")
     unchanged = not shift.any() and bool((scale == 1).all())
 
     def normalise(x: Array) -> Array:
@@ -49,16 +51,14 @@ def _may_be_tokens(x: Array) -> bool:
     return jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize > 1
 
 
-def _check_normalisation(row: tuple[int, ...], shift: Any, scale: Any) -> None:
-    for name, value in (("shift", shift), ("scale", scale)):
-        try:
-            fits = np.broadcast_shapes(value.shape, row) == row
-        except ValueError:
-            fits = False
-        if not fits or not np.isfinite(value).all():
-            raise ValueError(
-                f"{name} has shape {value.shape}, expected finite numbers of a shape "
-                f"that broadcasts to a row, {row}"
-            )
-    if (scale == 0).any():
-        raise ValueError("scale has a zero, by which x is divided; use 1 there")
+def _as_float32(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The shift or scale as an array that broadcasts to an example."""
+    numbers = np.asarray(value, np.float32)
+    with contextlib.suppress(ValueError):
+        fits = np.broadcast_shapes(numbers.shape, shape) == shape
+        if fits and np.isfinite(numbers).all():
+            return numbers
+    raise ValueError(
+        f"{name} has shape {numbers.shape}, expected finite numbers of a shape that "
+        f"broadcasts to an example, {shape}"
+    )

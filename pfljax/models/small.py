@@ -6,19 +6,23 @@ pfl-research: Granqvist et al., NeurIPS 2024, https://arxiv.org/abs/2404.06430.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from flax import linen as nn
 
 from pfljax import registry
 from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
-from pfljax.models.convolution import conv_for_platform
+from pfljax.models.convolution import conv_layer
 from pfljax.models.dense import Dense
 from pfljax.models.dropout import Dropout
 from pfljax.models.googlenet import googlenet
 from pfljax.models.heterofl_cnn import HETEROFL, heterofl_cnn
-from pfljax.models.heterogeneous import HTCNN_AKT, HTCNN_YI, htcnn, htfe_cnn
+from pfljax.models.heterogeneous import (
+    HTCNN_AKT,
+    HTCNN_YI,
+    htcnn,
+    htfe_cnn,
+)
 from pfljax.models.layers import add_channel, flatten
 from pfljax.models.linear import Linear
 from pfljax.models.mobilenet_v2 import mobilenet_v2
@@ -54,7 +58,7 @@ def twonn(num_classes: Classes) -> nn.Module:
 @component
 def twocnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """McMahan's CNN: 5x5x32, 5x5x64, 512, K: 1,663,370 parameters on MNIST."""
-    convolution = _convolution(conv, kernel_size=(5, 5), padding="SAME")
+    convolution = conv_layer(conv, 5)
     body: list[Layer] = [add_channel]
     for channels in (32, 64):
         body += [convolution(channels), nn.relu, max_pool]
@@ -66,7 +70,7 @@ def twocnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
 @component
 def cifar_cnn(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """pfl-research's CNN: 3x3x32, 3x3x64, pool, 128, dropout; 1,626,442 on CIFAR-10."""
-    convolution = _convolution(conv, kernel_size=(3, 3), padding="VALID")
+    convolution = conv_layer(conv, 3, padding="VALID")
     body: list[Layer] = [
         add_channel,
         convolution(32),
@@ -92,7 +96,7 @@ def gn_cnn(
     Groups: 8, or the greatest common divisor of 8 and the channels.
     """
     # A bias before a normalisation is subtracted again.
-    convolution = _convolution(conv, kernel_size=(3, 3), use_bias=False)
+    convolution = conv_layer(conv, 3, use_bias=False)
     body: list[Layer] = [add_channel]
     for width in channels:
         groups = math.gcd(8, width)
@@ -139,9 +143,3 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
     choice = registry.Component(name, params)
     registry.check("model", choice, factory)
     return factory(num_classes, **params)
-
-
-def _convolution(conv: str, **options: Any) -> Layer:
-    """Makes a convolution of these options from a number of channels."""
-    convolution = conv_for_platform(conv)
-    return partial(nn.Conv, conv_general_dilated=convolution, **options)

@@ -47,15 +47,6 @@ def without_key(path: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(key for key in path if key != STATISTICS)
 
 
-def to_linen(params: Params) -> dict[str, Any]:
-    """The variables that a Linen module's `apply` takes."""
-    state = split(params)
-    return {
-        "params": state.parameters,
-        STATISTICS: state.statistics,
-    }
-
-
 def from_linen(variables: Any) -> Params:
     """The parameters of a task, of the variables that a Linen module's `init` makes."""
     # Flax leaves out what is empty: a model of no layers, or of no running statistics.

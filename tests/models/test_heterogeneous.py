@@ -122,14 +122,14 @@ def test_htcnn_akt_has_the_counts_of_its_table(number, at_32, at_64, head):
     ("classes", "head"), [(10, 505_510), (100, 550_600), (200, 600_700)]
 )
 def test_heads_of_htcnn_akt_are_alike_with_one_hidden_width(classes, head):
-    names = groups.group("htcnn_akt")
+    names = groups.GROUPS["htcnn_akt"]
     heads = [shapes_of(name, classes, hidden=500)["head"] for name in names]
     assert all(one == heads[0] for one in heads)
     assert count(heads[0]) == head
 
 
 def test_an_assumption_says_that_it_is_one():
-    for name in groups.group("htcnn_akt"):
+    for name in groups.GROUPS["htcnn_akt"]:
         assert "are an assumption" in models.MODELS[name].__doc__
 
 
@@ -287,8 +287,7 @@ def test_narrow_channels_stay_multiples_of_eight():
 
 
 def test_groups_hold_models_of_the_zoo():
-    for name, members in groups.GROUPS.items():
-        assert groups.group(name) == members
+    for members in groups.GROUPS.values():
         assert set(members) <= set(models.MODELS)
     sizes = {name: len(members) for name, members in groups.GROUPS.items()}
     assert sizes == {
@@ -302,20 +301,14 @@ def test_groups_hold_models_of_the_zoo():
 
 @pytest.mark.parametrize("name", groups.FEATURES)
 def test_models_of_a_group_have_heads_of_one_width(name):
-    features = groups.features(name)
-    for member in groups.group(name):
+    features = groups.FEATURES[name]
+    for member in groups.GROUPS[name]:
         head = shapes_of(member, features=features)["head"]
         first = head.get("kernel", head.get("layers_0", {}).get("kernel"))
         assert first.shape[0] == features, member
 
 
-def test_wrong_groups_and_splits_are_named():
-    with pytest.raises(
-        ValueError, match=r"unknown group of models .htfe5.; known: heterofl"
-    ):
-        groups.group("htfe5")
-    with pytest.raises(ValueError, match=r"unknown group of models .yi.; known: htcnn"):
-        groups.features("yi")
+def test_wrong_options_are_named():
     with pytest.raises(ValueError, match="split is 3; expected at most 2"):
         models.model("htcnn", 10, split=3)
     with pytest.raises(ValueError, match=r"dropout is 1.0; expected a number >= 0"):

@@ -25,7 +25,7 @@ def test_layers_are_found_by_the_paths_of_their_parameters():
 
 
 def test_what_is_no_network_is_refused():
-    with pytest.raises(ValueError, match="network is dict, expected an instance"):
+    with pytest.raises(ValueError, match="of type dict; expected an instance"):
         outputs_first({})
 
 

@@ -16,7 +16,7 @@ from pfljax.core.minibatches import minibatch
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import fit
 from pfljax.core.types import Batch, Local
-from pfljax.models.variables import from_linen, split, to_linen
+from pfljax.models.variables import from_linen, split
 
 KEY = jax.random.key(0)
 CLASSES = 3
@@ -165,7 +165,9 @@ def test_evaluation_uses_running_statistics_and_leaves_them(task):
 
 def test_flax_evaluates_the_same_variables_alike():
     params, rows = drawn(), batch()
-    theirs = network(use_running_average=True).apply(to_linen(params), rows.x)
+    parameters, statistics = split(params)
+    variables = {"params": parameters, "batch_stats": statistics}
+    theirs = network(use_running_average=True).apply(variables, rows.x)
     np.testing.assert_allclose(LINEN.predict(params, rows), theirs, rtol=1e-6)
 
 

@@ -159,7 +159,7 @@ def test_a_task_is_held_to_the_shape_and_the_classes():
         ({"loss": "hinge"}, "known: cross_entropy"),
         ({"scale": 0.0}, "scale has a zero"),
         ({"shift": np.zeros(3)}, r"shift has shape \(3,\)"),
-        ({"shift": np.zeros((2, 4))}, r"broadcasts to a row, \(4,\)"),
+        ({"shift": np.zeros((2, 4))}, r"broadcasts to an example, \(4,\)"),
         ({"shift": np.nan}, "finite numbers"),
     ],
 )

@@ -37,12 +37,17 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
 }
 
 
-def parse_name(text: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Returns (name, parameters) of "shards:per_client=3", or of name and `params`."""
-    choice = registry.parse(text)
+def parse_name(
+    name: str | Partition, params: Mapping[str, Any] | None
+) -> tuple[str | Partition, dict[str, Any]]:
+    """Splits "shards:per_client=3" into name and parameters; a Partition stays."""
+    params = dict(params or {})
+    if isinstance(name, Partition):
+        return name, params
+    choice = registry.parse(name)
     if choice.args and params:
         raise ValueError(
-            f"partition {text!r} has parameters, and params is {params}; give one of "
+            f"partition {name!r} has parameters, and params is {params}; give one of "
             "the two"
         )
     return choice.name, choice.options or params

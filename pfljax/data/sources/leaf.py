@@ -120,11 +120,13 @@ def _read_file(file: Path, letters: str) -> list[User]:
 
 def _encode(x: list[Any], y: list[Any], letters: str) -> tuple[np.ndarray, np.ndarray]:
     """Converts one user's examples and labels to arrays."""
-    if not any(isinstance(value, str) for value in (*x, *y)):
+    kinds = {type(value) for value in (*x, *y)}
+    if str not in kinds:
         return np.asarray(x, np.float32), np.asarray(y)
+    lengths = set(map(len, x))
     # Joining raises a TypeError where texts and numbers are mixed.
-    labels = indices("".join(y), letters)
     codes = indices("".join(x), letters)
-    if len({len(text) for text in x}) > 1 or any(len(label) != 1 for label in y):
+    labels = indices("".join(y), letters)
+    if len(lengths) > 1 or set(map(len, y)) != {1}:
         raise ValueError("texts differ in length, or a label is not one character")
     return codes.reshape(len(x), -1), labels
