@@ -209,7 +209,7 @@ def _check_options(name: str, file: Path, function: Callable) -> None:
         if default is not option.empty and not isinstance(default, annotations.SCALARS):
             raise ValueError(
                 f"{file}: the option {option.name!r} of {name!r} has the default "
-                f"{default!r}, which no config can hold; expected a number, a text, "
+                f"{default!r}, which config.json cannot hold; expected a number, text, "
                 "True, False or None"
             )
 

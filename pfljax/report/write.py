@@ -26,7 +26,7 @@ from pfljax.report.settings import settings_by_group
 from pfljax.report.style import save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, recorded_baselines, tidy
-from pfljax.runs.folder import check_foreign, read_json
+from pfljax.runs.folder import check_not_own, read_json
 from pfljax.runs.result import result
 from pfljax.runtime import files
 
@@ -118,7 +118,7 @@ def write_comparison(
     if not folders:
         raise ValueError("no run folder was given; give at least one")
     check_targets(targets)
-    check_foreign(Path(out) / "comparison.html")
+    check_not_own(Path(out) / "comparison.html")
     runs = [result(folder) for folder in folders]
     groups = group_runs(runs)
     frame = tidy(groups, recorded_baselines(runs))

@@ -1,4 +1,4 @@
-"""Against local training: the share of clients that a run leaves worse off."""
+"""The share of clients that a run leaves worse off than local training."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +32,7 @@ def check(baseline: str | None, manifest: Mapping[str, Any]) -> None:
 
 
 def worse_than(baseline: str | None, arrays: Mapping[str, Any]) -> float | None:
-    """Share of clients below their accuracy in the baseline run; None without one."""
+    """The share of clients below their accuracy in the baseline; None without one."""
     if baseline is None:
         return None
     local = folder.read_arrays(Path(baseline) / "clients.npz", [ACCURACY])
@@ -40,7 +40,7 @@ def worse_than(baseline: str | None, arrays: Mapping[str, Any]) -> float | None:
 
 
 def recount(path: Path, experiment: Experiment) -> None:
-    """Counts a finished run anew if another baseline is given; its page goes."""
+    """Updates a finished run whose baseline has changed, and removes its page."""
     old = folder.read_config(path)
     baseline = experiment.baseline
     if old.baseline == baseline:
@@ -51,7 +51,7 @@ def recount(path: Path, experiment: Experiment) -> None:
     summary["worse_than_local"] = worse_than(baseline, arrays)
     folder.write_json(path / "summary.json", summary)
     (path / "report.html").unlink(missing_ok=True)
-    # The settings are written last: after a kill they still name the old baseline, and
-    # all of this is done again.
+    # Last: after a kill the settings still name the old baseline, and all of this is
+    # done again.
     settings = config.to_dict(old.replace(baseline=baseline))
     folder.write_json(path / "config.json", settings)

@@ -1,4 +1,4 @@
-"""Settings are checked before anything is compiled, and completed."""
+"""Checks settings before anything is compiled, and completes them."""
 
 from collections.abc import Callable
 
@@ -16,12 +16,15 @@ def check(
 ) -> None:
     """Raises a ValueError that names the wrong setting and what was expected.
 
-    `own_model`: a model is given in Python, and `model` is the name of that.
-    `own_data`: so is a federation, and `dataset` and `partition` are mere names.
+    Args:
+      experiment: the settings.
+      own_model: a model is given in Python, and `model` is only its name.
+      own_data: a federation is given in Python, and `dataset` and `partition` are only
+        names.
     """
     _check_each(experiment)
     _check_model(experiment, own_model)
-    # Here alone: methods load JAX, which a reader of a run folder does without.
+    # Imported here: methods load JAX, which a reader of a run folder does not need.
     from pfljax import algorithms
 
     method = experiment.algorithm
@@ -30,12 +33,12 @@ def check(
     registry.check("algorithm", method, factory)
     for name, value in method.args:
         if not isinstance(value, annotations.SCALARS):
-            raise ValueError(f"{name} is {value!r}, which no config can hold")
+            raise ValueError(f"{name} is {value!r}, which config.json cannot hold")
     from_python = ["model"] if own_model else []
     if own_data:
         from_python += ["dataset", "partition"]
     components.check(experiment, from_python)
-    # Last: what goes with an unknown name, nobody knows.
+    # Last: conflicts assume that all names are known.
     check_values(experiment)
 
 
@@ -53,23 +56,20 @@ def check_option_names(algorithm: str, factory: Callable) -> None:
 
 
 def check_values(experiment: Experiment) -> None:
-    """The same of types and ranges alone, without a look at methods and models.
-
-    Whoever only reads a run folder needs no JAX for it.
-    """
+    """Checks types, ranges and conflicts only, for which a reader needs no JAX."""
     _check_each(experiment)
     for conflict in conflicts.conflicts(experiment):
         raise ValueError(conflict)
 
 
 def _check_each(experiment: Experiment) -> None:
-    """The same of each setting alone."""
+    """Checks the type and range of each setting."""
     for name, parameter in annotations.parameters(Experiment).items():
         registry.check_value(name, getattr(experiment, name), parameter)
 
 
 def names_own_model(model: Component) -> bool:
-    """Whether no model of pfljax has this name: it can only be given in Python."""
+    """Whether no model of pfljax has this name, so that it is given in Python."""
     return model.name != "auto" and model.name not in components.factories("model")
 
 
@@ -82,18 +82,18 @@ def _check_model(experiment: Experiment, own: bool) -> None:
         )
     if own and not names_own_model(model):
         raise ValueError(
-            f"model is {str(model)!r}, the name of one of pfljax, but a task is given; "
-            "give your model a name of its own, such as model='mine'"
+            f"model is {str(model)!r}, a model of pfljax, but a task is given; give "
+            "your model another name, such as model='mine'"
         )
     if not own and names_own_model(model):
         said = registry.unknown("model", components.factories("model"), model.name)
-        raise ValueError(f"{said}; your own: run(experiment, task=...) in Python")
+        raise ValueError(f"{said}; for your own, run(experiment, task=...) in Python")
 
 
 def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
-    """The same run with the method's options and the folder written out.
+    """The same run with all options of the method, a label and a folder.
 
-    `name` is that of a run without `out`, if not `experiment.folder`.
+    `name` is the folder of a run without `out`; None is `experiment.folder`.
     """
     from pfljax import algorithms
 

@@ -1,6 +1,6 @@
 """A run folder belongs to one run.
 
-Whoever resumes it with other settings, other clients or another model is refused.
+Resuming it with other settings, clients or models is refused.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ from pfljax.runs.folder import (
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import environment
 
-# The entries of a manifest that tell its clients and their examples from others.
+# The entries of a manifest that identify its clients and their examples.
 IDENTITY = (
     "sha256", "clients", "input_shape", "shift", "scale", "x_crc32", "labels_crc32",
     "spans_crc32", "public_crc32", "public_labels_crc32",
 )  # fmt: skip
 CHANGEABLE = ("rounds", "keep_checkpoints", "baseline", "patience", "monitor", "log")
-DEVICES = "profile_crc32"  # of the manifest: of files of devices
+DEVICES = "profile_crc32"  # in the manifest: the checksum of files of devices
 
 
 def claim(folder: Path, experiment: Experiment) -> None:
     """Refuses a folder that holds a run with another config.
 
-    It may have more rounds than are done, unless its method depends on their number: a
-    longer run is then another run.
+    The number of rounds may change to any above those that are done, unless the method
+    depends on it: a longer run is then another run.
     """
     if not (folder / "config.json").exists():
         return
@@ -42,9 +42,9 @@ def claim(folder: Path, experiment: Experiment) -> None:
     if rounds != old.rounds:
         done = _logged_rounds(folder)
         if config.looks_ahead(old):
-            reason = f"{old.algorithm.name} goes by how many rounds there will be; "
+            reason = f"{old.algorithm.name} depends on the number of rounds; "
         elif rounds <= done:
-            reason = f"{done} rounds are done: only more can be asked for; "
+            reason = f"{done} rounds are done, and only more can be asked for; "
         else:
             old = old.replace(rounds=rounds)
     changes = config.difference(old, experiment)
@@ -56,7 +56,7 @@ def claim(folder: Path, experiment: Experiment) -> None:
 
 
 def _logged_rounds(folder: Path) -> int:
-    """Whole lines of the log, one a round; a half-written one has no end of line."""
+    """The complete lines of the log: one for each round."""
     log = folder / "metrics.jsonl"
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
@@ -66,7 +66,7 @@ def begin(
 ) -> None:
     """Writes config.json and environment.json; refuses other data.
 
-    A run that resumes may change the settings in `CHANGEABLE`, and no others.
+    A resumed run may change only the settings in `CHANGEABLE`.
     """
     check_data(path, manifest)
     _check_store(path, experiment.state_storage)
@@ -77,23 +77,23 @@ def begin(
             for name in ("summary.json", "report.html"):  # of fewer rounds
                 (path / name).unlink(missing_ok=True)
     write_json(path / "config.json", config.to_dict(experiment))
-    # Another width would sum in another order: it stays once a state was saved.
+    # Another width would sum in another order: after the first checkpoint it stays.
     if not is_begun(path):
         write_json(path / "environment.json", environment.now() | {"width": width})
 
 
 def _check_store(path: Path, store: str) -> None:
-    """Refuses to resume with another store of client states than the run's."""
-    ours = read_config(path).state_storage if (path / "config.json").exists() else store
-    if ours != store:
+    """Refuses to resume with another `state_storage` than the run's."""
+    old = read_config(path).state_storage if (path / "config.json").exists() else store
+    if old != store:
         raise FolderError(
-            f"{path} keeps its client states in the store {ours!r}, not {store!r}; "
-            f"resume with store {ours!r}, or choose another --out"
+            f"{path} has state_storage {old!r}, not {store!r}; resume with "
+            f"--state-storage {old}, or choose another --out"
         )
 
 
 def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
-    """Refuses a run that was given its federation or model in Python, without them."""
+    """Refuses to resume without a federation or model that was given in Python."""
     missing = []
     if federation is None and read_partition(path).get("given"):
         missing.append("federation")
@@ -116,17 +116,17 @@ def check_data(path: Path, manifest: Mapping[str, Any]) -> None:
     same_origin = old.get("given") == manifest["given"]
     if old and not (same_origin and same_clients(old, manifest)):
         raise FolderError(
-            f"{path} was begun on other data than these; choose another --out, or give "
-            "the federation that it was begun with"
+            f"{path} was started on other data; choose another --out, or give the "
+            "federation that it was started with"
         )
 
 
 def check_devices(path: Path, crc: int) -> None:
-    """Refuses a file of devices that is not the one that the run was begun with."""
+    """Refuses a file of devices that has changed since the run was started."""
     if read_partition(path).get(DEVICES, crc) != crc:
         raise FolderError(
-            f"{path} was begun with other devices than the file of its profile, or of "
-            "its trace, has now; put the file back, or choose another --out"
+            f"{path} was started with other devices than its profile or trace file has "
+            "now; put the file back, or choose another --out"
         )
 
 
@@ -136,5 +136,5 @@ def same_clients(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def identity(manifest: Mapping[str, Any]) -> list[Any]:
-    """The entries of a manifest that tell its clients from others."""
+    """The entries of a manifest that identify its clients."""
     return [manifest.get(name) for name in IDENTITY]

@@ -1,4 +1,4 @@
-"""The components that settings name: the registry of each kind, and the checks.
+"""The registry of each kind of component, and the checks of components in settings.
 
 Registries are loaded where they are needed: readers of a run folder load no JAX.
 """
@@ -29,7 +29,7 @@ SETTINGS = (*REGISTRIES, "models", "proxy")
 
 
 def factories(kind: str) -> Mapping[str, Callable]:
-    """The factories of a kind by name, without methods whose files are broken."""
+    """The factories of a kind by name; methods in broken files are left out."""
     if kind == "algorithm":
         from pfljax import algorithms
 
@@ -50,7 +50,7 @@ def factories(kind: str) -> Mapping[str, Callable]:
 def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
     """Raises a ValueError for a component or an option that is unknown or wrong.
 
-    Settings `from_python` are mere names: a run has their objects from its caller.
+    Settings `from_python` are not checked: the caller gives their objects.
     """
     from pfljax.core import optimizers, schedules
     from pfljax.runs import sinks
@@ -84,7 +84,7 @@ def _check(setting: str, choice: Component) -> None:
 
 
 def _factories(setting: str) -> Mapping[str, Callable]:
-    """The factories of a setting, and the names that stand for other choices."""
+    """The factories of a setting, with "auto" and groups where it takes them."""
     if setting in ("model", "proxy"):
         return {"auto": _no_options, **factories("model")}
     if setting == "models":
@@ -95,11 +95,11 @@ def _factories(setting: str) -> Mapping[str, Callable]:
 
 
 def _no_options() -> None:
-    """Stands for other models, and takes no options."""
+    """The factory of "auto" and of groups, which take no options."""
 
 
 def _check_server_optimizer(experiment: Experiment) -> None:
-    """Refuses an optimizer of the server that is none, or lacks its rate."""
+    """Refuses an unknown optimizer of the server, or one without its rate."""
     from pfljax import algorithms
     from pfljax.core import server_step
 
@@ -111,15 +111,15 @@ def _check_server_optimizer(experiment: Experiment) -> None:
         server_step.by_name(str(choice), 1.0 if has_rate else None)
     elif choice.args:
         raise ValueError(
-            f"server_optimizer is {str(choice)!r}; expected none alone, or an "
-            "optimizer with its options, such as fedadam:learning_rate=0.01"
+            f"server_optimizer is {str(choice)!r}; expected none without options, or "
+            "an optimizer with its options, such as fedadam:learning_rate=0.01"
         )
 
 
 def in_floats(experiment: Experiment) -> Experiment:
-    """The experiment with 1 as 1.0 in every option that is a float: they are one run.
+    """The experiment with 1 written as 1.0 in every option that is a float.
 
-    Names that are unknown stay as they are.
+    Both are one run. Unknown names stay as they are.
     """
     changed: dict[str, Any] = {}
     for setting in ("optimizer", "schedule", *SETTINGS):

@@ -1,4 +1,4 @@
-"""Settings that are right alone and do not go together."""
+"""Settings that are valid alone but not together."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ PROFILE = "choose a profile, such as --profile speed_groups"
 
 
 def conflicts(experiment: Experiment) -> Iterator[str]:
-    """What does not go together, a line each; of settings that are right alone."""
+    """One line for each conflict between settings that are valid alone."""
     yield from _work(experiment)
     yield from _cohort(experiment)
     yield from _models(experiment)
@@ -91,7 +91,7 @@ def _dissimilarity(experiment: Experiment) -> Iterator[str]:
 
 
 def _clock(experiment: Experiment) -> Iterator[str]:
-    """Virtual time without devices, and what asynchronous modes do not take."""
+    """Conflicts of the virtual clock and of asynchronous modes."""
     mode, deadline = str(experiment.mode), experiment.deadline
     has_profile = experiment.profile.name != "none"
     if deadline is not None and not has_profile:

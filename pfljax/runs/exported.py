@@ -1,4 +1,4 @@
-"""Reads what `pfljax export` wrote, without JAX: NumPy alone is enough to use it."""
+"""Reads files of `pfljax export` with NumPy alone."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from pfljax.runs import folder
 
 
 def load_params(file: str | Path) -> dict[str, Any]:
-    """The nested dict of arrays that `export` wrote: what the model's `apply` takes.
+    """The nested dict of arrays in a file of `export`, which the model's `apply` takes.
 
     Raises:
       ValueError: there is no such file, or its names are of another program.
@@ -17,7 +17,7 @@ def load_params(file: str | Path) -> dict[str, Any]:
     require_a("file", file, (str, Path), "a file of `pfljax export`")
     if not Path(file).is_file():
         raise ValueError(f"{file} is missing; give a file of `pfljax export`")
-    foreign = f"{file} is no file of `pfljax export`: an array of it holds others"
+    wrong = f"{file} is not a file of `pfljax export`: an array of it contains others"
     params: dict[str, Any] = {}
     for name, array in folder.read_arrays(Path(file)).items():
         *outer, leaf = name.split("/")
@@ -25,8 +25,8 @@ def load_params(file: str | Path) -> dict[str, Any]:
         for part in outer:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise ValueError(foreign)
+                raise ValueError(wrong)
         if leaf in inner:
-            raise ValueError(foreign)
+            raise ValueError(wrong)
         inner[leaf] = array
     return params

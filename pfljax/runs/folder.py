@@ -1,19 +1,19 @@
 """The files of a run folder, written so that a kill at any moment loses nothing.
 
 config.json       the settings; `pfljax run --config` reruns them
-environment.json  versions, devices, the width, and at the end seconds and memory: all
-                  that another machine need not repeat
+environment.json  versions, devices, the width, and at the end seconds and memory:
+                  what may differ on another machine
 partition.npz     which client holds which examples (pfljax.runs.partition)
-metrics.jsonl     a line a round
+metrics.jsonl     one line for each round
 clients.npz       metrics of each client at each evaluation, written at the end
 summary.json      the last round, the round chosen on validation, traffic
 report.html       the page
 checkpoints/      the newest states
 clients/          client states in a store (pfljax.engine.paging)
 landscape/        what `pfljax landscape` wrote
-metrics.csv, tensorboard/, wandb/   the log in other forms, if asked for
+metrics.csv, tensorboard/, wandb/   the log in other formats (`--log`)
 
-Two are hidden: the lock, and evaluations that clients.npz does not have yet.
+Hidden are the lock, and evaluations that clients.npz does not have yet.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from typing import Any
 import filelock
 import numpy as np
 
-from pfljax.runs import checks, config, early_end
+from pfljax.runs import checks, config, early_stopping
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents, files
 from pfljax.runtime.files import FolderError
@@ -55,17 +55,17 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def lock(folder: Path, kind: str = "run") -> Iterator[None]:
-    """Makes `folder` if need be and holds it: one process at a time runs in it.
+    """Makes the folder and locks it: one process at a time runs in it.
 
-    `kind` is "run" or "sweep". An error before anything is written leaves no folder
-    that was not there.
+    `kind` is "run" or "sweep". An error before anything is written removes the folder
+    again if it is new.
     """
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = filelock.FileLock(folder / LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Before the lock: its file would be the first of ours in a stranger's folder.
-        _refuse_strangers(folder, kind)
+        # Before the lock, whose file would be left in a folder of something else.
+        _check_kind(folder, kind)
         lock.acquire(blocking=False)
         yield
     except filelock.Timeout:
@@ -88,30 +88,31 @@ def _remove_empty(
             path.rmdir()
 
 
-def _refuse_strangers(folder: Path, kind: str) -> None:
+def _check_kind(folder: Path, kind: str) -> None:
+    """Refuses a folder with files that are not those of a run or sweep."""
     names = sorted(path.name for path in folder.iterdir())
-    # A kill may have left a lock and files half written, but no mark yet.
-    strangers = [n for n in names if n != LOCK and not n.endswith(files.PART)]
-    if strangers and MARKS[kind] not in names:
+    # A kill may have left a lock and incomplete files, but no mark yet.
+    others = [n for n in names if n != LOCK and not n.endswith(files.PART)]
+    if others and MARKS[kind] not in names:
         raise FolderError(
-            f"{folder} is not empty and not a {kind} ({strangers[0]}); "
+            f"{folder} is not empty and not a {kind} ({others[0]}); "
             "choose another --out"
         )
 
 
-def check_foreign(file: Path) -> None:
+def check_not_own(file: Path) -> None:
     """Refuses to write `file` over what a run or sweep keeps in its folder."""
     if file.name in OWN_FILES and (file.parent / LOCK).exists():
         raise FolderError(f"{file} is a file of the run itself; choose another --out")
 
 
 def complete(folder: Path, experiment: Experiment) -> bool:
-    """Whether the run in `folder` has come to its end, by these settings."""
+    """Whether the run in `folder` is complete under these settings."""
     if not (folder / "summary.json").exists():
         return False
     summary = documents.read(folder / "summary.json")
     if summary.get("stopped") is not None:
-        return early_end.holds(summary["stopped"], experiment)
+        return early_stopping.holds(summary["stopped"], experiment)
     return summary["rounds"] == experiment.rounds
 
 
@@ -164,8 +165,8 @@ def write_evaluation(
 ) -> None:
     """Writes the metrics [C] by name after this round.
 
-    clients.npz has all of them in one file, from the run's end on. Written anew at each
-    evaluation, it would take the square of their number.
+    At the end of the run clients.npz has them all. Rewriting it at each evaluation
+    would take time in the square of their number.
     """
     files.make_folder(folder / EVALUATIONS)
     write_arrays(folder / EVALUATIONS / f"{round_}.npz", by_client)
@@ -177,7 +178,7 @@ def read_evaluation(folder: Path, round_: int) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes an .npz whole or not at all; of a list of arrays, their stack."""
+    """Writes an .npz file, complete or not at all; a list of arrays is stacked."""
     columns: Any = {name: np.asarray(value) for name, value in arrays.items()}
     with files.whole(path) as part, open(part, "wb") as file:
         np.savez(file, **columns)
@@ -186,7 +187,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 def read_arrays(
     path: Path, names: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """The arrays of an .npz, of all names or of these; empty if there is no file."""
+    """The arrays of an .npz file, all or those of `names`; empty without the file."""
     if not path.exists():
         return {}
     try:
@@ -199,7 +200,7 @@ def read_arrays(
 
 
 def write_lines(path: Path, names: Sequence[str], lines: Iterable[Sequence]) -> None:
-    """Writes a .csv whole or not at all: the names of its columns, and its lines."""
+    """Writes a .csv file, complete or not at all, with these columns and lines."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

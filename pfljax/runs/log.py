@@ -1,8 +1,8 @@
-"""The log of a run: a line a round, metrics of each client, and their checksum.
+"""The log of a run: one line for each round, and its checksum.
 
 metrics.jsonl and the evaluations of clients are written before each checkpoint, so both
-may be ahead of it. The checkpoint keeps the checksum of what it has seen of them: a run
-resumes from its own log or not at all.
+may be ahead of it. The checkpoint has the checksum of the lines before it, so that a
+run resumes only from its own log.
 """
 
 import json
@@ -20,22 +20,22 @@ NEWEST = "after the newest broadcast"  # when most models are evaluated
 
 
 def append(path: Path, lines: Sequence[Line]) -> None:
-    """Appends one JSON object a line, in one write."""
+    """Appends one JSON object per line, in one write."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(_text(lines))
 
 
 def rewrite(path: Path, lines: Sequence[Line]) -> None:
-    """Writes these lines and no others."""
+    """Replaces the log by these lines."""
     files.write_text(path, _text(lines))
 
 
 def read(
     path: Path, last_round: int, evaluated: Callable[[int], bool] = lambda _: True
 ) -> list[Line]:
-    """The lines up to `last_round` and up to one that is half written.
+    """The complete lines up to `last_round`.
 
-    Evaluations at rounds that are not `evaluated` are left out of theirs.
+    Lines of rounds that are not `evaluated` lose their evaluations.
     """
     lines = []
     text = path.read_bytes().decode("utf-8", errors="replace") if path.exists() else ""

@@ -1,7 +1,7 @@
-"""Names of folders that nobody gave a name: what is run, and what of it is special.
+"""Default names of folders.
 
-runs/digits-ditto-s0                      every setting has its default
-runs/digits-ditto-s0-lam=2-rounds=50-9c41d7   two have not; the digest is of both
+runs/digits-ditto-s0                          all settings have their defaults
+runs/digits-ditto-s0-lam=2-rounds=50-9c41d7   two do not; the digest is of both
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 
 from pfljax.registry import Component
 
-MOST = 48  # letters of what differs: file systems and eyes end somewhere
+MOST = 48  # letters of the settings that differ
 LETTERS = 6  # of the digest
 ODD = re.compile(r"[^A-Za-z0-9.=,+-]+")
 SEED = re.compile(r"s\d+")  # a folder of one seed of a method
@@ -21,9 +21,9 @@ EXACT = 2**53  # up to here a whole number is the float that it equals
 
 
 def special(plain: str, differing: Mapping[str, Any]) -> str:
-    """`plain` with what differs from the defaults, by name; as it is if nothing does.
+    """`plain`, followed by the settings that differ from the defaults.
 
-    1 and 1.0 are one value, as they are one run.
+    1 and 1.0 are the same value, as they are the same run.
     """
     if not differing:
         return plain
@@ -39,7 +39,7 @@ def _digest(value: Any) -> str:
 
 
 def comparison(folders: Sequence[Path], targets: Sequence[float] = ()) -> str:
-    """The folder of a comparison: the first two runs by name, and a digest of all."""
+    """The folder of a comparison: the names of two runs, and a digest of all."""
     called = list(dict.fromkeys(map(_folder_name, folders)))
     shown = called[:2]
     if len(called) > len(shown):
@@ -51,20 +51,20 @@ def comparison(folders: Sequence[Path], targets: Sequence[float] = ()) -> str:
 
 
 def _folder_name(folder: Path) -> str:
-    """The name of a run folder, of one called by its seed its method's before."""
+    """The name of a run folder, with the method's before a seed: "ditto-s0"."""
     name = folder.absolute().name
     return f"{folder.absolute().parent.name}-{name}" if SEED.fullmatch(name) else name
 
 
 def short(choice: Component | str) -> str:
-    """A choice as text, files of its options by their names without folders."""
+    """A component as text, with its files named without their folders."""
     if isinstance(choice, str):
         return ",".join(map(_file_name, choice.split(",")))
     return _word(choice)
 
 
 def _file_name(option: str) -> str:
-    """An option "name:path=/a/b.npz" with its file alone."""
+    """An option "name:path=/a/b.npz" without the folder of its file."""
     name, equals, value = option.partition("=")
     return f"{name}{equals}{PurePath(value).name}" if "/" in value else option
 

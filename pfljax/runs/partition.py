@@ -1,4 +1,4 @@
-"""What partition.npz says: which client holds which examples.
+"""partition.npz: the examples of each client.
 
 manifest         JSON text: data set, clients, their sizes and classes, checksums, model
 index, official  of each example of the pool: its place in the data set, and whether it
@@ -20,10 +20,10 @@ from pfljax.data.manifest import PARTS
 def manifest(
     training: Federation, unseen: Federation | None, given: bool
 ) -> dict[str, Any]:
-    """The description of the clients, and of how the model sees an example.
+    """The description of the clients, and the shape and scale of the model's inputs.
 
-    Examples that were `given` in Python, or read from the user's files, have checksums
-    as well: no published data set stands for them.
+    Examples that were `given` in Python, or come from the user's files, have checksums
+    as well, as no published data set identifies them.
     """
     x = training.train.examples.x
     described = {
@@ -61,7 +61,7 @@ def crc(array: Any, before: int = 0) -> int:
 
 
 def _crc_of_integers(*arrays: Any) -> int:
-    """The checksum of integers, the same for every integer type."""
+    """The checksum of integers, which is the same for every integer type."""
     checksum = 0
     for array in arrays:
         checksum = crc(np.asarray(array, "<i8"), checksum)

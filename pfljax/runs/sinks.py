@@ -1,12 +1,11 @@
-"""Where the log of a run goes beside metrics.jsonl: CSV, TensorBoard, Weights & Biases.
+"""Other formats of a run's log: CSV, TensorBoard, Weights & Biases.
 
-Each is begun anew, with the rounds up to the checkpoint, whenever a run begins or goes
-on. So it holds every round once, whatever a kill has left in it.
+Whenever a run starts or resumes, each sink is opened anew with the rounds up to the
+checkpoint. It then holds every round once, whatever a kill has left in it.
 """
 
 import csv as csv_format
 import importlib
-import importlib.util
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,71 +23,52 @@ Row = dict[str, float]  # numbers of a round by name, "round" among them
 
 
 class Sink(NamedTuple):
-    """Takes the rounds of a run as they are logged."""
+    """A format of the log, open for the rounds of a run."""
 
     write: Callable[[Sequence[Row]], None]
     close: Callable[[], None]
 
 
-class Begun(NamedTuple):
-    """What a sink begins with."""
-
-    folder: Path
-    experiment: Experiment
-    quiet: bool = True
-
-
-Open = Callable[[Begun], Sink]
+Open = Callable[[Path, Experiment, bool], Sink]  # (run folder, settings, quiet)
 
 
 def csv() -> Open:
-    """metrics.csv: a line a round, a column a number."""
+    """metrics.csv, with one row for each round and one column for each number."""
 
-    def begin(begun: Begun) -> Sink:
-        file = begun.folder / "metrics.csv"
-        file.unlink(missing_ok=True)
+    def begin(folder: Path, experiment: Experiment, quiet: bool) -> Sink:
         columns: list[str] = []
+        rows: list[Row] = []
 
-        def write(rows: Sequence[Row]) -> None:
-            known = len(columns)
-            for row in rows:
-                columns.extend(name for name in row if name not in columns)
-            if len(columns) > known:
-                _widen(file, columns)
-            with open(file, "a", encoding="utf-8", newline="") as end:
-                csv_format.DictWriter(end, columns).writerows(rows)
+        def write(new: Sequence[Row]) -> None:
+            is_wider = not rows
+            rows.extend(new)
+            for name in dict.fromkeys(name for row in new for name in row):
+                if name not in columns:
+                    columns.append(name)
+                    is_wider = True
+            mode = "w" if is_wider else "a"
+            with open(folder / "metrics.csv", mode, encoding="utf-8", newline="") as f:
+                writer = csv_format.DictWriter(f, columns)
+                if is_wider:
+                    writer.writeheader()
+                writer.writerows(rows if is_wider else new)
 
         return Sink(write, close=lambda: None)
 
     return begin
 
 
-def _widen(file: Path, columns: Sequence[str]) -> None:
-    """Writes the file anew with these columns, of which some are new."""
-    rows: list[dict[str, str]] = []
-    if file.exists():
-        with open(file, encoding="utf-8", newline="") as old:
-            rows = list(csv_format.DictReader(old))
-    with (
-        files.whole(file) as part,
-        open(part, "w", encoding="utf-8", newline="") as new,
-    ):
-        writer = csv_format.DictWriter(new, columns)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def tensorboard() -> Open:
-    """tensorboard/: scalars by round, for `tensorboard --logdir runs`."""
+    """The folder tensorboard/ with scalars by round: `tensorboard --logdir runs`."""
 
-    def begin(begun: Begun) -> Sink:
+    def begin(folder: Path, experiment: Experiment, quiet: bool) -> Sink:
         from tensorboardX import SummaryWriter
 
-        directory = files.make_folder(begun.folder / "tensorboard")
+        directory = files.make_folder(folder / "tensorboard")
         old = list(directory.glob("events.out.tfevents.*"))
         for file in old:
             file.unlink()
-        # A TensorBoard that is open has read the old ones, and is to forget them.
+        # An open TensorBoard has read the old files; this makes it drop them.
         writer = SummaryWriter(str(directory), purge_step=1 if old else None)
 
         def write(rows: Sequence[Row]) -> None:
@@ -104,39 +84,11 @@ def tensorboard() -> Open:
 
 
 def wandb(*, project: str = "pfljax") -> Open:
-    """Weights & Biases: one run of the project, which is found again by wandb/id."""
+    """A run of Weights & Biases in this project; a resumed run continues it."""
 
-    def begin(begun: Begun) -> Sink:
-        import wandb as client
-
-        directory = files.make_folder(begun.folder / "wandb")
-        _forget_unsent(directory)
-        settings = client.Settings(
-            console="off",  # or it would stand between the run and its terminal
-            silent=begun.quiet,
-            symlink=False,  # which other programs may follow
-        )
-        # Offline there is nothing to go on from, and to ask for it is a warning.
-        if client.setup(settings).settings.mode != "offline":
-            settings.resume = "allow"
-        try:
-            run = client.init(
-                project=project,
-                dir=str(begun.folder),
-                id=_id(directory / "id"),
-                name=begun.experiment.label,
-                config=config.to_json(begun.experiment),
-                reinit="create_new",  # runs that train at once are open at once
-                settings=settings,
-            )
-        except client.Error as error:
-            # Nobody is logged in, or the server is not reached.
-            said = " ".join(str(error).split()).rstrip(".")
-            raise ValueError(
-                f"log has wandb, which does not begin: {said}; `wandb login` once (or "
-                "WANDB_API_KEY), or WANDB_MODE=offline to send the run later"
-            ) from None
-        # What the server has is of the same bits: rounds are a function of settings.
+    def begin(folder: Path, experiment: Experiment, quiet: bool) -> Sink:
+        run = _open_wandb(project, folder, experiment, quiet)
+        # Rounds that the server already has are the same, to the bit.
         first = run.starting_step
 
         def write(rows: Sequence[Row]) -> None:
@@ -149,16 +101,45 @@ def wandb(*, project: str = "pfljax") -> Open:
     return begin
 
 
-def _id(file: Path) -> str:
-    """The run's name at Weights & Biases, made once."""
-    if not file.exists():
-        files.write_text(file, secrets.token_hex(4))
-    return file.read_text("utf-8").strip()
+def _open_wandb(project: str, folder: Path, experiment: Experiment, quiet: bool) -> Any:
+    """The run of Weights & Biases whose name is in wandb/id."""
+    import wandb as client
+
+    directory = files.make_folder(folder / "wandb")
+    _remove_unsent(directory)
+    name = directory / "id"
+    if not name.exists():
+        files.write_text(name, secrets.token_hex(4))
+    settings = client.Settings(
+        console="off",  # else it would stand between the run and its terminal
+        silent=quiet,
+        symlink=False,  # which other programs may follow
+    )
+    # Offline there is nothing to resume, and asking for it gives a warning.
+    if client.setup(settings).settings.mode != "offline":
+        settings.resume = "allow"
+    try:
+        return client.init(
+            project=project,
+            dir=str(folder),
+            id=name.read_text("utf-8").strip(),
+            name=experiment.label,
+            config=config.to_json(experiment),
+            reinit="create_new",  # several runs may be open in one process
+            settings=settings,
+        )
+    except client.Error as error:
+        # There is no login, or the server is not reached.
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ValueError(
+            f"log has wandb, which cannot start: {reason}; `wandb login` once (or "
+            "WANDB_API_KEY), or WANDB_MODE=offline to send the run later"
+        ) from None
 
 
-def _forget_unsent(place: Path) -> None:
-    """Removes what was written offline and never sent: it is written again."""
-    for old in place.glob("offline-run-*"):
+def _remove_unsent(directory: Path) -> None:
+    """Removes offline runs that were never sent: their rounds are written again."""
+    for old in directory.glob("offline-run-*"):
         if not any(old.glob("*.synced")):
             shutil.rmtree(old)
 
@@ -168,47 +149,44 @@ SINKS: dict[str, Callable[..., Open]] = {
     "tensorboard": tensorboard,
     "wandb": wandb,
 }
-PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # what they import
+PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # that they import
 NOTHING = Sink(write=lambda rows: None, close=lambda: None)
 
 
 def check_installed(choices: Iterable[Component]) -> None:
-    """Raises a ValueError for a sink whose package is not there, or does not load."""
+    """Raises a ValueError for a sink whose package cannot be imported."""
     for choice in choices:
         package = PACKAGES.get(choice.name)
         if package is None:
             continue
-        install = f"pip install 'pfljax[{choice.name}]'"
-        if importlib.util.find_spec(package) is None:
-            raise ValueError(
-                f"log has {choice.name}, but {package} is not installed: {install}"
-            )
         try:
             importlib.import_module(package)
-        except Exception as error:  # of a package that is broken, anything
+        except Exception as error:  # a broken package may raise anything
             raise ValueError(
-                f"log has {choice.name}, but {package} does not load "
-                f"({type(error).__name__}: {error}): {install}"
+                f"log has {choice.name}, but {package} cannot be imported "
+                f"({type(error).__name__}: {error}): "
+                f"pip install 'pfljax[{choice.name}]'"
             ) from None
 
 
-def begin(begun: Begun, lines: Iterable[Line]) -> Sink:
-    """The sinks of the run's settings as one, which holds these lines of its log."""
+def begin(
+    folder: Path, experiment: Experiment, lines: Iterable[Line], quiet: bool = True
+) -> Sink:
+    """All sinks of the run as one, with these lines of its log."""
     opened: list[Sink] = []
-
-    def close() -> None:
-        for sink in opened:
-            sink.close()
 
     def write(rows: Sequence[Row]) -> None:
         for sink in opened:
             sink.write(rows)
 
-    rows = [make_row(line) for line in lines]
-    for choice in begun.experiment.log:
+    def close() -> None:
+        for sink in opened:
+            sink.close()
+
+    for choice in experiment.log:
         make = registry.find("log", SINKS, choice.name)
-        opened.append(make(**choice.options)(begun))
-    write(rows)
+        opened.append(make(**choice.options)(folder, experiment, quiet))
+    write([make_row(line) for line in lines])
     return Sink(write, close)
 
 

@@ -191,4 +191,4 @@ def check_file(out: Path) -> None:
     # The file takes the place of what is there: not of /dev/null, say.
     if out.exists() and not out.is_file():
         raise ValueError(f"{out} is a pipe or a device; expected a file")
-    folder.check_foreign(out)
+    folder.check_not_own(out)

@@ -258,7 +258,7 @@ def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
         if not first():
             return sinks.NOTHING
         lines = log.read(run.path / "metrics.jsonl", done)
-        return sinks.begin(sinks.Begun(run.path, run.experiment, quiet), lines)
+        return sinks.begin(run.path, run.experiment, lines, quiet)
 
     # A sink that cannot be opened is told on every process.
     sink = everywhere(begin)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pfljax.core.types import RunState
 from pfljax.evaluation.over_clients import GREATER_IS_BETTER
-from pfljax.runs.early_end import CALLBACK, by_patience, holds, stop
+from pfljax.runs.early_stopping import CALLBACK, by_patience, holds, stop
 from pfljax.runs.log import Line
 from pfljax.runs.result import read_line
 from pfljax.runtime.processes import ask, everywhere

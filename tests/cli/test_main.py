@@ -218,7 +218,7 @@ def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
     before = times(longer[1])
     code, out, errors = tiny.main("resume", longer[1], "--rounds", rounds)
     assert (code, out) == (2, "")
-    assert f"another config (rounds: {told}); 3 rounds are done: only" in errors
+    assert f"another config (rounds: {told}); 3 rounds are done, and only" in errors
     assert times(longer[1]) == before
 
 
@@ -240,7 +240,7 @@ def test_more_rounds_of_a_method_that_goes_by_them_are_refused(done):
     assert (code, out) == (2, "")
     assert errors == (
         f"pfljax: {done[0]} holds a run with another config (rounds: 4 -> 6); superfed "
-        "goes by how many rounds there will be; choose another --out\n"
+        "depends on the number of rounds; choose another --out\n"
     )
     assert times(done[0]) == before
 
@@ -284,7 +284,7 @@ def test_report_refuses_unfinished_and_equal_runs(done, tmp_path):
     half = tiny.unfinished(done[0], tmp_path / "half")
     code, _, errors = tiny.main("report", done[0], half, "--out", tmp_path / "out")
     assert (code, errors.count("\n")) == (2, 1)
-    assert "half is unfinished" in errors
+    assert "half is not finished; resume it" in errors
     code, _, errors = tiny.main("report", done[0], done[0], "--out", tmp_path / "out")
     assert (code, errors.count("\n")) == (2, 1)
     assert "same settings and seed 0; give one of them" in errors

@@ -84,7 +84,7 @@ def test_another_run_is_refused_with_the_settings_that_differ(tmp_path):
 @pytest.mark.parametrize("other", [{"sha256": "abd"}, {"clients": [0, 2]}])
 def test_other_data_are_refused(tmp_path, other):
     begun(tmp_path)
-    with pytest.raises(FolderError, match="begun on other data than these"):
+    with pytest.raises(FolderError, match="was started on other data"):
         begun(tmp_path, manifest=MANIFEST | other)
 
 
@@ -92,7 +92,7 @@ def test_other_data_are_refused(tmp_path, other):
 def test_other_rows_given_in_python_are_refused(tmp_path, other):
     given = MANIFEST | {"given": True, "x_crc32": 1}
     begun(tmp_path, manifest=given)
-    with pytest.raises(FolderError, match="begun on other data than these"):
+    with pytest.raises(FolderError, match="was started on other data"):
         begun(tmp_path, manifest=given | other)
     with pytest.raises(FolderError, match=r"its own federation in Python; .*tion=\.\."):
         claims.check_python(tmp_path)
@@ -112,11 +112,7 @@ def test_another_baseline_is_written_down(tmp_path):
     begun(tmp_path)
     begun(tmp_path, tiny.TINY.replace(baseline="other", keep_checkpoints=5))
     told = folder.read_config(tmp_path)
-    assert (told.baseline, told.keep_checkpoints, told.label) == (
-        "other",
-        5,
-        None,
-    )
+    assert (told.baseline, told.keep_checkpoints, told.label) == ("other", 5, None)
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
@@ -174,8 +170,8 @@ def test_the_default_folder_tells_data_method_and_seed():
 
 def test_a_config_of_another_project_is_no_run(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    folder.check_foreign(tmp_path / "config.json")
+    folder.check_not_own(tmp_path / "config.json")
     (tmp_path / ".lock").write_text("")
-    folder.check_foreign(tmp_path / "comparison.html")
+    folder.check_not_own(tmp_path / "comparison.html")
     with pytest.raises(FolderError, match="is a file of the run itself"):
-        folder.check_foreign(tmp_path / "config.json")
+        folder.check_not_own(tmp_path / "config.json")

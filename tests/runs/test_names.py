@@ -40,17 +40,8 @@ def test_every_option_has_a_folder_of_its_own():
 
 
 def test_what_changes_no_number_changes_no_folder():
-    flags = (
-        "--keep-checkpoints",
-        "5",
-        "--label",
-        "mine",
-        "--devices",
-        "1",
-        "--state-storage",
-        "host",
-    )
-    assert folder_of("", *flags) == PLAIN
+    flags = "--keep-checkpoints 5 --label mine --devices 1 --state-storage host"
+    assert folder_of("", *flags.split()) == PLAIN
 
 
 def test_equal_numbers_have_one_folder():

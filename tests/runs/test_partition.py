@@ -98,7 +98,7 @@ def test_a_federation_of_ones_own_is_the_same_or_refused(name, tmp_path, describ
     federation = made(test=0.4, validation=0.1)
     begin(job, federation)
     begin(job, made(test=0.4, validation=0.1))
-    with pytest.raises(FolderError, match="begun on other data than these; choose ano"):
+    with pytest.raises(FolderError, match="was started on other data; choose another"):
         simulate.run(job, OTHERS[name](federation), quiet=True)
 
 
@@ -133,7 +133,7 @@ def test_files_of_ones_own_are_the_same_or_refused(write, tmp_path, described):
     begin(job)
     begin(job)
     write(tmp_path, one_changed(X))
-    with pytest.raises(FolderError, match="begun on other data than these"):
+    with pytest.raises(FolderError, match="was started on other data"):
         simulate.run(job, quiet=True)
 
 

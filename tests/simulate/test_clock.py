@@ -131,7 +131,7 @@ def test_a_file_of_devices_may_not_change_while_a_run_goes_on(tmp_path):
     job = JOB.replace(profile=f"file:path={path}", rounds=2)
     lines, _ = finished(job, tmp_path / "run")
     np.savez(path, step=0.3, down=1e6, up=1e6)
-    with pytest.raises(FolderError, match="begun with other devices"):
+    with pytest.raises(FolderError, match="was started with other devices"):
         finished(job.replace(rounds=4), tmp_path / "run")
     slower, _ = finished(job, tmp_path / "slower")
     assert slower[0]["seconds"] > 2 * lines[0]["seconds"]

@@ -164,7 +164,7 @@ def test_clients_and_a_model_of_ones_own(tmp_path):
         assert (told["given"], told["dataset"]) == (True, "mine")
         assert told["sha256"] == mine(seed).manifest["sha256"]
         assert json.loads((place / "config.json").read_text())["model"] == "mine"
-    with pytest.raises(RuntimeError, match="begun on other data than these"):
+    with pytest.raises(RuntimeError, match="was started on other data"):
         compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})
 
 

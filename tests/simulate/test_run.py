@@ -295,7 +295,7 @@ def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
         run(job, everybody.take([0, 1, 2, 3]))
     with pytest.raises(InterruptedError):
         run(job, everybody.take([0, 1, 2, 3]))
-    with pytest.raises(FolderError, match="begun on other data than these"):
+    with pytest.raises(FolderError, match="was started on other data"):
         run(job, everybody.take([2, 3, 4, 5]))
 
 
@@ -322,7 +322,7 @@ def own(tmp_path_factory):
 def test_a_finished_run_is_held_to_the_clients_given(own):
     assert run(own, mine()).rounds == 2
     assert folder.read_config(Path(own.out)).clients == 4
-    with pytest.raises(FolderError, match="begun on other data than these"):
+    with pytest.raises(FolderError, match="was started on other data"):
         run(own, mine(seed=1))  # the same labels
     with pytest.raises(FolderError, match="given its own federation in Python"):
         run(own.replace(clients=4))
