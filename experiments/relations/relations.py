@@ -81,7 +81,7 @@ def weights_of_fedamp(server: Any) -> np.ndarray:
     centre = affinity.mean(server)
 
     def row(k: Any) -> Any:
-        own = tree.row_or_zeros(server.params, k)
+        own = tree.take_or(server.params, k)
         square = affinity.square_distances(server.params, own, centre)
         others = affinity.others(server, k)
         width = FEDAMP["sigma"] * median(square, others)

@@ -1,9 +1,9 @@
-"""What a client has of each class: sums of outputs, and numbers of examples."""
+"""Sums of outputs and numbers of examples by class, for one client."""
 
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.training import mean_over_rows
+from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData
 
 
@@ -17,11 +17,11 @@ def class_sums(z: Array, batch: Batch, classes: int) -> tuple[Array, Array]:
 
 
 def class_counts(data: ClientData, classes: int, batch_size: int) -> Array:
-    """How many rows of each class a client has, f32[K]."""
+    """The number of examples of each class that a client has, f32[K]."""
 
     def shares(batch: Batch) -> Array:
         _, count = class_sums(batch.mask, batch, classes)
         return count / jnp.maximum(jnp.sum(batch.mask), 1)
 
-    share = mean_over_rows(shares, data, batch_size)
+    share = mean_over_examples(shares, data, batch_size)
     return jnp.round(share * data.size)

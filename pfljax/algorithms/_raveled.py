@@ -1,12 +1,13 @@
 """A model as one vector of its parameters, and one of its running statistics.
 
-Of a model with the leaves w f32[2, 3], b f32[3] and a mean f32[4] of batches:
+For a model with the leaves w f32[2, 3], b f32[3] and a batch mean f32[4]:
 
     {"parameters": f32[9], "batch_stats": f32[4]}
 
-Arithmetic and rows of clients are one kernel a vector, where they are one a leaf of a
-model: most of what compiles, for a method with several numbers a parameter. So clients
-may keep vectors. Messages and uploads are of leaves, on which channels act.
+Arithmetic, gather and scatter take one kernel for each vector instead of one for each
+leaf. Those kernels are most of the compile time of a method that keeps several numbers
+for each parameter, so such methods may keep clients as vectors. Messages and uploads
+have leaves, on which channels act.
 """
 
 from collections.abc import Callable
@@ -20,13 +21,13 @@ from pfljax.core.types import Array, Batch, Key, Params, Task
 
 PARAMETERS = "parameters"
 
-Raveled = dict[str, Any]  # None in the place of a vector without numbers
+Raveled = dict[str, Any]  # None in place of an empty vector
 
 
 def ravel(params: Params) -> Raveled:
     """The vectors of these leaves."""
     running, parameters = tree.split(params, statistics.mask(params))
-    # Statistics are known by their key here, too.
+    # Statistics are recognised by their key here, too.
     return {
         PARAMETERS: _vector(parameters),
         statistics.STATISTICS: _vector(running),
@@ -34,15 +35,15 @@ def ravel(params: Params) -> Raveled:
 
 
 def unraveling(task: Task) -> Callable[[Raveled], Params]:
-    """The function that gives the leaves of the task's model back.
+    """The function that restores the leaves of the task's model.
 
-    None in the place of a vector is None in the place of its leaves; () stays ().
+    None for a vector gives None for its leaves; () stays ().
     """
 
     def unravel(raveled: Raveled) -> Params:
-        if not raveled:  # (), the model of a client that has none
+        if not raveled:  # the () of a client without a model
             return raveled
-        # Of values, for shapes do not ravel; a program has none of these zeros.
+        # With values, because shapes do not ravel; no program keeps these zeros.
         like = tree.zeros(jax.eval_shape(task.init, jax.random.key(0)))
         running, parameters = tree.split(like, statistics.mask(like))
         return tree.merge(
@@ -54,7 +55,7 @@ def unraveling(task: Task) -> Callable[[Raveled], Params]:
 
 
 def ravel_task(task: Task) -> Task:
-    """The task with a loss and logits of vectors; all else is of leaves, as before."""
+    """The task with a loss and logits of vectors; all else takes leaves, as before."""
     unravel = unraveling(task)
 
     def loss(params: Raveled, batch: Batch, key: Key | None) -> Array:

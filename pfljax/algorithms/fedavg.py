@@ -1,9 +1,12 @@
-"""FedAvg. McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (Algorithm 1).
+"""FedAvg: the server averages the models that the clients have trained.
+
+McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (Algorithm 1).
 
     Server   w                Client  nothing
-    Message  w                Upload  w_k, the params after local training
-w <- sum_k n_k w_k / sum_k n_k; everybody is judged by w, or after
-`finetune` local steps from w.
+    Message  w                Upload  w_k, the parameters after local training
+
+The server takes w <- sum_k n_k w_k / sum_k n_k, where n_k is the number of examples of
+client k. Every client is evaluated with w, or after `finetune` local steps from w.
 """
 
 from pfljax.core import aggregation
@@ -19,10 +22,10 @@ def fedavg(
     *,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds FedAvg; `finetune` local steps, 0 for none, precede evaluation.
+    """Builds FedAvg; `finetune` local steps, 0 for none, precede the evaluation.
 
     Args:
-      finetune: local steps that precede evaluation; 0 for none.
+      finetune: local steps before the evaluation; 0 for none.
     """
 
     def train(turn, w, client, data):
@@ -34,14 +37,14 @@ def fedavg(
 
     return Algorithm(
         init=lambda params, num_clients, key: params,
-        # Nothing is kept: an empty pytree has no leaf that could be stored.
+        # Clients keep nothing: an empty pytree has no leaf to store.
         init_client=lambda params, client_id, key: (),
         message=lambda turn, w, client: w,
         train=train,
-        aggregate=aggregation.averaging("rows"),
+        aggregate=aggregation.averaging("examples"),
         predict=task.predict,
         server_model=lambda w: w,
-        # None tells evaluation that one model is judged for all clients.
+        # None says that all clients are evaluated with the server's model.
         personal=personal if finetune else None,
         adaptation_steps=finetune,
     )

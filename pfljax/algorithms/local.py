@@ -1,10 +1,12 @@
-"""Local training: nobody talks to anybody. The baseline of every comparison.
+"""Local training: clients train alone and exchange nothing.
 
 McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629, without its averaging.
 
-    Server   nothing          Client  w_k, this client's own params
+    Server   nothing          Client  w_k, the parameters of this client
     Message  nothing          Upload  nothing
-Client k minimises  F_k(w_k)  whenever it is drawn, and is judged by w_k.
+
+Client k minimises F_k(w_k) whenever it is selected, and is evaluated with w_k. This is
+the baseline of every comparison.
 """
 
 from pfljax.core.training import fit
@@ -22,7 +24,7 @@ def local(task: Task, local: Local) -> Algorithm:
         return w, upload, metrics
 
     return Algorithm(
-        # Server, message and upload have no leaves: not a byte is sent.
+        # The server, the message and the upload have no leaves, so nothing is sent.
         init=lambda params, num_clients, key: (),
         init_client=lambda params, client_id, key: params,
         message=lambda turn, server, w: (),

@@ -41,7 +41,7 @@ def colluding(share: float, forge: Forge) -> Channel:
         theirs = with_change(starts, uploads, forge_change)
         # Of nobody honest there is nothing to forge from.
         replaced = (forging > 0) & (honest.sum() > 0)
-        return tree.where_rows(replaced, theirs, uploads), is_malicious
+        return tree.where_each(replaced, theirs, uploads), is_malicious
 
     return OFF._replace(
         init=draw_attackers(share), send=with_origin, receive=receive, attackers=share

@@ -236,7 +236,7 @@ def norm_clip(*, norm: Positive | None = None) -> Channel:
             limit = jnp.nanmedian(jnp.where(present, length, jnp.nan)) + 1e-10
         shorter = tree.add(start, shorten(changes, limit))
         # Not above the limit: there an upload keeps its bits.
-        clipped = tree.where_rows(length > limit, shorter, values)
+        clipped = tree.where_each(length > limit, shorter, values)
         return tree.merge(clipped, others), state
 
     return NONE._replace(send=with_origin, receive=receive, stage="reduce")

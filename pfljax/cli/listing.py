@@ -176,13 +176,17 @@ def methods_table() -> str:
 
 
 def _header(doc: str) -> tuple[str, str, str]:
-    """(paper as a link, server's state, client's state) of a method's docstring."""
+    """(paper as a link, server's state, client's state) of a method's docstring.
+
+    The paper is the paragraph with the first link, up to that.
+    """
     link = re.search(r"https?://\S*[^\s.,]", doc)
     # What a server keeps may take two lines.
     table = re.search(r"Server\s+((?s:.+?))\s{2,}Client\s+(.+)", doc)
     if link is None or table is None:
         raise ValueError(f"a method's docstring needs a link and the table: {doc!r}")
-    paper = " ".join(doc[: link.start()].split()).rstrip(",")
+    _, _, source = doc[: link.start()].rpartition("\n\n")
+    paper = " ".join(source.split()).rstrip(",")
     server = " ".join(table.group(1).split())
     return f"[{paper}]({link.group()})", server, table.group(2).strip()
 

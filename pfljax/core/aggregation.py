@@ -39,7 +39,7 @@ def averaging(weighting: str) -> Averaging:
     Raises:
       ValueError: for another weighting.
     """
-    known = {"rows": by_examples, "uniform": uniform}
+    known = {"examples": by_examples, "uniform": uniform}
     registry.require_known("weighting", weighting, known)
     return Averaging(known[weighting])
 
@@ -98,6 +98,11 @@ def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
 def present_ids(cohort: Cohort) -> Array:
     """The id of each client that reported, i32[M]; C of the absent."""
     return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
+
+
+def record(stacked: Any, values: Any, cohort: Cohort) -> Any:
+    """The states of all clients [C, ...], with new values of those that reported."""
+    return tree.put(stacked, present_ids(cohort), values)
 
 
 def _in_order(uploads: Any, cohort: Cohort, order: Array) -> tuple[Any, Cohort]:

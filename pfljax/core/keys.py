@@ -3,8 +3,9 @@
 import zlib
 
 import jax
+import jax.numpy as jnp
 
-from pfljax.core.types import Key, Turn
+from pfljax.core.types import Array, Key, Turn
 
 
 def derive(key: Key, purpose: str) -> Key:
@@ -14,6 +15,10 @@ def derive(key: Key, purpose: str) -> Key:
     return jax.random.fold_in(key, number & 0x7FFFFFFF)
 
 
-def fold(turn: Turn, purpose: str) -> Turn:
-    """The same turn with the key of a named purpose, for a second `fit`."""
-    return turn._replace(key=derive(turn.key, purpose))
+def fold(turn: Turn, purpose: str, steps: Array | int | None = None) -> Turn:
+    """The turn with the key of a named purpose, for a second `fit`.
+
+    `steps` is the budget of that `fit`; None keeps the budget of the turn.
+    """
+    budget = turn.steps if steps is None else jnp.int32(steps)
+    return turn._replace(key=derive(turn.key, purpose), steps=budget)

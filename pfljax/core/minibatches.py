@@ -46,10 +46,10 @@ def each_minibatch(
 
     def block(number: Array, carry: Any) -> Any:
         first = number * BLOCK
-        numbers = row_numbers(data, first + jnp.arange(BLOCK), key, batch_size)
+        numbers = example_numbers(data, first + jnp.arange(BLOCK), key, batch_size)
 
         def one_block(index: Array, carry: Any) -> Any:
-            batch = rows(data, *tree.take(numbers, index))
+            batch = take_examples(data, *tree.take(numbers, index))
             return body(first + index, batch, carry)
 
         left = jnp.minimum(BLOCK, steps - first)
@@ -93,10 +93,10 @@ def minibatch(
     batch_size: int,
 ) -> Batch:
     """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
-    return rows(data, *row_numbers(data, step, key, batch_size))
+    return take_examples(data, *example_numbers(data, step, key, batch_size))
 
 
-def row_numbers(
+def example_numbers(
     data: ClientData,
     step: Array,
     key: Key,
@@ -122,10 +122,10 @@ def sample(
     size = jnp.maximum(data.size, 1)
     drawn = jax.random.randint(key, (batch_size,), 0, size)
     has_rows = jnp.full(batch_size, data.size > 0)
-    return rows(data, drawn, has_rows)
+    return take_examples(data, drawn, has_rows)
 
 
-def rows(
+def take_examples(
     data: ClientData,
     index: Array,
     valid: Array,

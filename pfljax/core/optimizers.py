@@ -29,6 +29,7 @@ NO_OPTIMIZERS = re.compile(r"_|scale_by_|lbfgs")
 
 Momentum = Annotated[float | None, BELOW_ONE]
 Decay = Annotated[float | None, NOT_NEGATIVE]
+ServerRate = Annotated[float | None, NOT_NEGATIVE]  # None for that of local training
 
 
 @validate
@@ -164,6 +165,11 @@ def within_one(rate: Any) -> optax.GradientTransformation:
         return jax.tree.map(lambda u, p: jnp.clip(p + u, 0, 1) - p, updates, params)
 
     return optax.chain(optax.sgd(rate), optax.stateless(clip))
+
+
+def server_rate(rate: Any, local: Local, round_: Array) -> Any:
+    """The rate of a server's steps; None stands for that of local training."""
+    return learning_rate(local, round_) if rate is None else rate
 
 
 def local_optimizer(local: Local, turn: Turn) -> optax.GradientTransformation:

@@ -19,7 +19,7 @@ import optax
 
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
-from pfljax.core.minibatches import each_minibatch, rows, steps_per_epoch
+from pfljax.core.minibatches import each_minibatch, steps_per_epoch, take_examples
 from pfljax.core.optimizers import local_optimizer
 from pfljax.core.types import (
     Array,
@@ -32,8 +32,10 @@ from pfljax.core.types import (
     Turn,
 )
 
-Loss = Callable[[Any, Batch, Key], Array]
+Loss = Callable[[Any, Batch, Key], Any]  # f32[], unless there is a gradient
 Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
+# (the value to minimise, the data loss)
+Objective = Callable[[Any, Batch, Key], tuple[Array, Array]]
 Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
 
 
@@ -69,11 +71,7 @@ def fit(
         gradient = add_penalty(loss, penalty)
     gradient = gradient or jax.value_and_grad(loss)
 
-    def step(
-        carry: Any,
-        batch: Batch,
-        key: Key,
-    ) -> tuple[Any, Metrics]:
+    def step(carry: Any, batch: Batch, key: Key) -> tuple[Any, Metrics]:
         params, moments = carry
         value, grads = gradient(params, batch, key)
         updates, moments = optimizer.update(grads, moments, params)
@@ -82,9 +80,8 @@ def fit(
 
     start = params, optimizer.init(params)
     (params, _), means = over_batches(step, start, data, turn, local, metrics)
-    # Decided while tracing: who has no penalty has no metric of it either.
     if penalty is not None:
-        # Once: at each step it took a third of FedProx's time.
+        # Once: computing it at each step took a third of FedProx's time.
         means["penalty"] = penalty(params)
     return params, means
 
@@ -107,8 +104,25 @@ def fit_part(
     return tree.merge(stepped, fixed), metrics
 
 
-def reporting(objective: Callable[..., tuple[Array, Array]]) -> Gradient:
-    """The gradient of an objective that gives (what is stepped, the data loss)."""
+def fit_objective(
+    objective: Objective,
+    params: Any,
+    data: ClientData,
+    turn: Turn,
+    local: Local,
+) -> tuple[Any, Metrics]:
+    """`fit` for an objective that is not the data loss, which it also returns.
+
+    Args:
+      objective: (params, batch, key) -> (the value to minimise, the data loss).
+      params: as in `fit`, and so are the others.
+    """
+    # The gradient takes the place of that of the loss.
+    return fit(objective, params, data, turn, local, _differentiate(objective))
+
+
+def _differentiate(objective: Objective) -> Gradient:
+    """The gradient of an objective, beside the data loss."""
     slope_of = jax.grad(objective, has_aux=True)
 
     def gradient(params: Any, batch: Batch, key: Key) -> tuple[Array, Any]:
@@ -121,15 +135,11 @@ def reporting(objective: Callable[..., tuple[Array, Array]]) -> Gradient:
 def add_penalty(loss: Loss, penalty: Callable[[Any], Array]) -> Gradient:
     """The gradient of loss + penalty, beside the loss alone."""
 
-    def objective(
-        params: Any,
-        batch: Batch,
-        key: Key,
-    ) -> tuple[Array, Array]:
+    def objective(params: Any, batch: Batch, key: Key) -> tuple[Array, Array]:
         data_loss = loss(params, batch, key)
         return data_loss + penalty(params), data_loss
 
-    return reporting(objective)
+    return _differentiate(objective)
 
 
 def over_batches(
@@ -220,7 +230,7 @@ def fine_tune(
     steps: int,
 ) -> Any:
     """Parameters after `steps` minibatches before an evaluation, in a stream apart."""
-    turn = fold(turn, "finetune")._replace(steps=jnp.int32(steps))
+    turn = fold(turn, "finetune", steps)
     tuned, _ = fit(loss, params, data, turn, local, metrics=())
     return tuned
 
@@ -234,7 +244,7 @@ def descend(gradient: Callable[[Any], Any], params: Any, steps: int, rate: Any) 
     return jax.lax.fori_loop(0, steps, step, params)
 
 
-def mean_over_rows(
+def mean_over_examples(
     value: Callable[[Batch], Any],
     data: ClientData,
     batch_size: int,
@@ -245,7 +255,7 @@ def mean_over_rows(
     def batch_at(index: Array) -> Batch:
         position = index * batch_size + jnp.arange(batch_size)
         existing = jnp.minimum(position, size - 1)
-        return rows(data, existing, position < data.size)
+        return take_examples(data, existing, position < data.size)
 
     def add(index: Array, total: Any) -> Any:
         batch = batch_at(index)
@@ -256,6 +266,20 @@ def mean_over_rows(
     shapes = jax.eval_shape(lambda: value(batch_at(jnp.int32(0))))
     batches = -(-data.size // batch_size)
     return jax.lax.fori_loop(0, batches, add, tree.zeros(shapes))
+
+
+def full_loss(
+    loss: Callable[[Params, Batch, Key | None], Array],
+    params: Params,
+    data: ClientData,
+    batch_size: int,
+) -> Array:
+    """F_k, the mean loss over all of the client's examples, in evaluation mode."""
+
+    def value(batch: Batch) -> Array:
+        return loss(params, batch, None)
+
+    return mean_over_examples(value, data, batch_size)
 
 
 def full_gradient(
@@ -273,4 +297,4 @@ def full_gradient(
     def value(batch: Batch) -> tuple[Array, Params]:
         return jax.value_and_grad(loss)(params, batch, key)
 
-    return mean_over_rows(value, data, batch_size)
+    return mean_over_examples(value, data, batch_size)

@@ -83,7 +83,7 @@ def where(
     return jax.tree.map(on_leaves, a, b)
 
 
-def where_rows(chosen: Array, a: Tree, b: Tree) -> Tree:
+def where_each(chosen: Array, a: Tree, b: Tree) -> Tree:
     """Rows of the leading axis of `a` where `chosen`, bool[M], else of `b`."""
 
     def on_leaves(x: Array, y: Array) -> Array:
@@ -130,11 +130,14 @@ def take(stacked: Tree, rows: Array) -> Tree:
     return jax.tree.map(on_leaf, stacked)
 
 
-def row_or_zeros(stacked: Tree, row: Array) -> Tree:
-    """One row of the leading axis; zeros past its end, for a client of no run."""
+def take_or(stacked: Tree, index: Array, default: Any = 0) -> Tree:
+    """The entries of the leading axis at `index`; `default` past its end.
+
+    A client that is not part of the run has such an index.
+    """
 
     def on_leaf(leaf: Array) -> Array:
-        return leaf.at[row].get(mode="fill", fill_value=0)
+        return leaf.at[index].get(mode="fill", fill_value=default)
 
     return jax.tree.map(on_leaf, stacked)
 

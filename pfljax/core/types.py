@@ -158,6 +158,11 @@ def message_origin(message: Message, client: Client, upload: Upload) -> Origin:
     return message
 
 
+def zero_origin(message: Message, client: Client, upload: Upload) -> Origin:
+    """Zeros: the origin of an upload that is a change, or that is made anew."""
+    return jax.tree.map(jnp.zeros_like, upload)
+
+
 class Algorithm(NamedTuple):
     """A federated learning method: functions of one client, but for `aggregate`.
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
-from pfljax.core.minibatches import in_batches, rows
+from pfljax.core.minibatches import in_batches, take_examples
 from pfljax.core.types import Array, Batch, ClientData, Params
 from pfljax.evaluation import uncertainty
 from pfljax.evaluation.over_clients import DETECTION, GRID
@@ -125,7 +125,7 @@ def _add_up(
         row = index * offsets.size + offsets
         # Past the end the client's last example is read again, under mask 0.
         existing = jnp.minimum(row, data.size - 1)
-        batch = rows(data, existing, row < data.size)
+        batch = take_examples(data, existing, row < data.size)
         batches = in_batches(batch, batch_size)
         return tree.add(total, add_models(predict(batches), ood_entropy, batches))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.minibatches import in_batches, rows
+from pfljax.core.minibatches import in_batches, take_examples
 from pfljax.core.types import Array, Batch, ClientData
 from pfljax.evaluation.passes import rows_per_pass
 
@@ -26,7 +26,7 @@ def predict_examples(
     def predict_pass(index: Array) -> dict[str, Array]:
         row = index * at_once + offsets
         existing = jnp.clip(row, 0, jnp.maximum(data.size - 1, 0))
-        batch = rows(data, existing, row < data.size)
+        batch = take_examples(data, existing, row < data.size)
         logits = jax.vmap(predict)(in_batches(batch, batch_size))
         log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
         best = log_p.max(-1)

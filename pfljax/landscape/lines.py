@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
-from pfljax.core.minibatches import in_batches, rows
+from pfljax.core.minibatches import in_batches, take_examples
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.evaluation.metrics import score
 from pfljax.evaluation.over_clients import GRID
@@ -183,7 +183,7 @@ def _total_variation(
         position = index * at_once + offsets
         # Past the end the client's last example is read, under mask 0.
         existing = jnp.minimum(position, data.size - 1)
-        batch = rows(data, existing, position < data.size)
+        batch = take_examples(data, existing, position < data.size)
         parts = in_batches(batch, batch_size)
         logits = jax.vmap(both_logits)(parts)
         p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in logits)

@@ -16,7 +16,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from pfljax.core.communication import shapes_of_model
-from pfljax.core.training import mean_over_rows
+from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
 
@@ -89,7 +89,7 @@ def make_objective(
         return jax.value_and_grad(lambda w: _loss(predict, unravel(w), batch))(w)
 
     def value_and_grad(w: Array) -> tuple[Array, Array]:
-        return mean_over_rows(lambda batch: gradient(batch, w), data, batch_size)
+        return mean_over_examples(lambda batch: gradient(batch, w), data, batch_size)
 
     def curvature(v: Array) -> Array:
         # Forward over reverse: the product is exact, and the matrix is never made.
@@ -97,7 +97,7 @@ def make_objective(
             _, (_, tangent) = jax.jvp(partial(gradient, batch), (weights,), (v,))
             return tangent
 
-        return mean_over_rows(product, data, batch_size)
+        return mean_over_examples(product, data, batch_size)
 
     return Objective(
         weights=weights,

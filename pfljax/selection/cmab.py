@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.losses import cross_entropy
-from pfljax.core.minibatches import rows
-from pfljax.core.server_rows import require
+from pfljax.core.minibatches import take_examples
+from pfljax.core.public_examples import require
 from pfljax.core.types import Array, Cohort, Key, Params, Task
 from pfljax.registry import AtLeastOne, NotNegative, Positive, Share, component
 from pfljax.selection.base import Selection
@@ -69,7 +69,9 @@ def cmab(
         return _choose(state, key, cohort, alpha)
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
-        batch = rows(members.public, jnp.arange(public_rows), jnp.ones(public_rows))
+        batch = take_examples(
+            members.public, jnp.arange(public_rows), jnp.ones(public_rows)
+        )
 
         # One after another: gradients of all at once would be the cohort's models.
         estimates = jax.lax.map(lambda w: composition(task, w, batch, beta), models)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.keys import derive
-from pfljax.core.minibatches import rows
-from pfljax.core.server_rows import require
+from pfljax.core.minibatches import take_examples
+from pfljax.core.public_examples import require
 from pfljax.core.types import Array, Cohort, Key, Params, Task
 from pfljax.registry import AtLeastOne, Share, component
 from pfljax.selection import q_network
@@ -84,7 +84,9 @@ def favor(
         return jnp.where(explores, drawn, ids)
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
-        batch = rows(members.public, jnp.arange(public_rows), jnp.ones(public_rows))
+        batch = take_examples(
+            members.public, jnp.arange(public_rows), jnp.ones(public_rows)
+        )
         accuracy = jnp.mean(task.predict(model, batch).argmax(1) == batch.y)
         reward = STEEPNESS ** (accuracy - target) - 1
         known = state.round >= in_turn

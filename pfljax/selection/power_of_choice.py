@@ -12,7 +12,7 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
-from pfljax.core.training import mean_over_rows
+from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
 from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection, keep_state
@@ -113,4 +113,4 @@ def _loss_of_all(
     def measure(batch: Batch) -> Array:
         return task.loss(model, batch, None)
 
-    return mean_over_rows(measure, data, batch_size)
+    return mean_over_examples(measure, data, batch_size)

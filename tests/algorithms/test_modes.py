@@ -12,7 +12,7 @@ from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.meta_learning.per_fedavg import per_fedavg
 from pfljax.conformance import toy
 from pfljax.core import tree
-from pfljax.core.minibatches import rows
+from pfljax.core.minibatches import take_examples
 from pfljax.core.types import Local
 
 BODY = nn.Sequential([nn.Dense(8), nn.relu, models.Dropout(0.5)])
@@ -30,7 +30,7 @@ def of_keys(function):
 
 
 def all_rows():
-    return rows(DATA, jnp.arange(SIZE), jnp.ones(SIZE))
+    return take_examples(DATA, jnp.arange(SIZE), jnp.ones(SIZE))
 
 
 def assert_no_key_matters(stacked):

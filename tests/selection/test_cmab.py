@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pfljax.conformance import toy
-from pfljax.core.minibatches import rows
+from pfljax.core.minibatches import take_examples
 from pfljax.selection.cmab import composition, divergence
 from selecting import CLIENTS, cohort_of, draws, made, public
 
@@ -55,7 +55,7 @@ def of_linear(cohort=2, **options):
 
 def test_the_composition_is_that_of_the_last_layers_gradients():
     models = linear_models(4)
-    batch = rows(public(), jnp.arange(6), jnp.ones(6))
+    batch = take_examples(public(), jnp.arange(6), jnp.ones(6))
     for m in range(4):
         model = jax.tree.map(lambda leaf, m=m: leaf[m], models)
         found = composition(LINEAR, model, batch, 0.7)
@@ -65,7 +65,7 @@ def test_the_composition_is_that_of_the_last_layers_gradients():
 
 def test_a_network_is_judged_by_its_last_layer():
     task = toy.classifier()
-    batch = rows(public(), jnp.arange(6), jnp.ones(6))
+    batch = take_examples(public(), jnp.arange(6), jnp.ones(6))
     params = task.init(jax.random.key(3))
     squares = []
     for label in range(CLASSES):
@@ -166,7 +166,7 @@ def test_an_absent_class_has_no_share_and_no_number_is_lost():
     shares = jnp.array([[0.5, 0.5, 0.0], [1.0, 0, 0], [1 / 3, 1 / 3, 1 / 3]])
     wanted = [np.log(1.5), np.log(3), 1e-6]
     np.testing.assert_allclose(divergence(shares), wanted, rtol=1e-5)
-    batch = rows(public(), jnp.arange(6), jnp.ones(6))
+    batch = take_examples(public(), jnp.arange(6), jnp.ones(6))
     batch = batch._replace(y=jnp.where(batch.y == 2, 0, batch.y))
     model = jax.tree.map(lambda leaf: leaf[0], linear_models(1))
     found = composition(LINEAR, model, batch, 1.0)

@@ -6,7 +6,7 @@ import pytest
 from pfljax import selection
 from pfljax.conformance import toy
 from pfljax.core.keys import derive
-from pfljax.core.minibatches import rows
+from pfljax.core.minibatches import take_examples
 from pfljax.selection import q_network
 from pfljax.selection.favor import _components
 from pfljax.selection.q_network import ROOM, Transition
@@ -86,7 +86,7 @@ def test_bookkeeping_replayed():
     choose, observe = jax.jit(select.choose), jax.jit(select.observe)
     state = select.init()
     known = np.zeros((CLIENTS + 1, 2))
-    batch = rows(public(), jnp.arange(6), jnp.ones(6))
+    batch = take_examples(public(), jnp.arange(6), jnp.ones(6))
     mean = basis = None
     for number in range(7):
         ids = np.asarray(choose(state, jax.random.key(number)))

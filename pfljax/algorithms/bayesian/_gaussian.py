@@ -1,11 +1,11 @@
-"""A Gaussian over the leaves of a model: all coordinates are independent.
+"""A Gaussian over the leaves of a model with independent coordinates.
 
-    Gaussian   N(mean, std^2), where std = softplus(spread) is positive at any spread
+    Gaussian   N(mean, std^2), where std = softplus(spread) is positive for any spread
     Natural    precision = 1 / std^2, and shift = precision mean: sums and differences
                of these are products and quotients of densities
 
-Running statistics (`core.statistics`) are not random. They stay in `mean` and `shift`
-as they are, and `spread` and `precision` have None in their place.
+Running statistics (`core.statistics`) are not random. They are in `mean` and `shift` as
+they are, and `spread` and `precision` have None in their place.
 """
 
 import math
@@ -20,11 +20,11 @@ from jax.flatten_util import ravel_pytree
 from pfljax.core import statistics, tree
 from pfljax.core.types import Array, Batch, Key, Params
 
-LEAST = 1e-18  # of std: its square, and that of 1 / std, are numbers in float32
+LEAST = 1e-18  # of std: float32 can hold the squares of std and of 1 / std
 
 
 class Gaussian(NamedTuple):
-    """Independent normal coordinates, in the numbers that an optimizer steps."""
+    """Independent normal coordinates, in the parameters that an optimizer steps."""
 
     mean: Params
     spread: Params
@@ -65,15 +65,15 @@ def std(q: Gaussian) -> Params:
 
 def _inverse_softplus(std: Any) -> Any:
     """The number whose softplus is std: log(exp(std) - 1), without an overflow."""
-    # Of a number on the host: programs would round it differently, and where two
-    # Gaussians are equal, Adam makes whole steps of a slope that is not quite 0.
+    # For a float on the host: programs would round it differently, and for two equal
+    # Gaussians Adam would take whole steps along a gradient that is not quite 0.
     numpy = np if isinstance(std, float) else jnp
     return std + numpy.log(-numpy.expm1(-std))
 
 
 def noise(key: Key, like: Params, count: int) -> Params:
     """Standard normal numbers, leaves [count, ...] of the shapes of `like`."""
-    # One vector of all leaves: a program for each would take long to compile.
+    # One vector for all leaves: one draw for each leaf would take long to compile.
     flat, unravel = ravel_pytree(like)
     drawn = jax.random.normal(key, (count, flat.size), flat.dtype)
     return jax.vmap(unravel)(drawn)
@@ -87,7 +87,7 @@ def draws(q: Gaussian, key: Key, count: int) -> Params:
         return mean + deviation * unit
 
     def repeat(leaf: Array) -> Array:
-        # Each draw gives a statistic its whole change as a gradient: the sum over
+        # Each draw gives a statistic its whole change as a gradient: the sum over the
         # draws has to be their mean.
         still = jax.lax.stop_gradient(leaf)
         shared = still + (leaf - still) / count
@@ -104,7 +104,7 @@ def expectation(
     count: int,
 ) -> Array:
     """The mean of `value` over `count` draws, whose gradient is reparametrised."""
-    # By its size, for a model may have no random leaf.
+    # With `axis_size`: a model may have no random leaf.
     values = jax.vmap(value, axis_size=count)(draws(q, key, count))
     return jnp.mean(values, 0)
 
@@ -115,24 +115,24 @@ def kl(q: Gaussian, p: Gaussian) -> Array:
     def on_leaves(mean: Array, std: Array, center: Array, scale: Array) -> Array:
         ratio = std / scale
         away = (mean - center) / scale
-        # The ratio alone is squared: its logarithm would overflow otherwise.
+        # The logarithm of the ratio, not of its square, which could overflow.
         return jnp.sum((ratio**2 + away**2 - 1) / 2 - jnp.log(ratio))
 
     mean = tree.parameters(q.mean)
     center = tree.parameters(p.mean)
     by_leaf = jax.tree.map(on_leaves, mean, std(q), center, std(p))
-    # Without a random leaf there would be nothing to stack.
+    # The 0 is there for models without random leaves.
     terms = [jnp.float32(0), *jax.tree.leaves(by_leaf)]
     return jnp.sum(jnp.stack(terms))
 
 
 def size(q: Gaussian) -> int:
-    """How many coordinates are random."""
+    """The number of random coordinates."""
     return sum(leaf.size for leaf in jax.tree.leaves(q.spread))
 
 
 def natural(q: Gaussian, least: Params | None = None) -> Natural:
-    """The natural parameters of a Gaussian; of a precision not below `least`."""
+    """The natural parameters of a Gaussian, with precisions of at least `least`."""
 
     def inverse_square(deviation: Array) -> Array:
         return deviation**-2
@@ -145,10 +145,10 @@ def natural(q: Gaussian, least: Params | None = None) -> Natural:
     return Natural(tree.merge(shift, fixed), precision)
 
 
-def no_flatter(factor: Natural, least: Any) -> Natural:
-    """The factor, of a precision of at least f32[].
+def limit_precision(factor: Natural, least: Any) -> Natural:
+    """The factor with precisions of at least `least`, f32[].
 
-    Sums and differences of factors may be no density, where a channel has added noise.
+    Sums and differences of factors may be no density if a channel has added noise.
     """
 
     def on_leaf(precision: Array) -> Array:
@@ -158,7 +158,7 @@ def no_flatter(factor: Natural, least: Any) -> Natural:
 
 
 def gaussian(factor: Natural) -> Gaussian:
-    """The Gaussian of these natural parameters, of positive precision."""
+    """The Gaussian with these natural parameters, of positive precision."""
     fixed, shift = tree.split(factor.shift, statistics.mask(factor.shift))
 
     def on_leaf(precision: Array) -> Array:
@@ -175,9 +175,9 @@ def predictive(
     key: Key,
     count: int,
 ) -> Any:
-    """The model at the mean; with a `count`, an ensemble of so many draws.
+    """The model at the mean, or with `count` > 0 an ensemble of that many draws.
 
-    `fixed` has the leaves that are not of q, None where they are.
+    `fixed` has the leaves that are not in q, and None at those that are.
     """
     if count == 0:
         return tree.merge(fixed, q.mean)
@@ -185,9 +185,9 @@ def predictive(
 
 
 def predicting(predict: Callable[[Any, Batch], Array]) -> Callable[[Any, Batch], Array]:
-    """`predict` of a model; of an ensemble log of the mean of its probabilities."""
+    """`predict` for a model; for an ensemble, the log of its mean probabilities."""
 
-    def either(model: Any, batch: Batch) -> Array:
+    def predict_either(model: Any, batch: Batch) -> Array:
         if not isinstance(model, Ensemble):
             return predict(model, batch)
 
@@ -198,4 +198,4 @@ def predicting(predict: Callable[[Any, Batch], Array]) -> Callable[[Any, Batch],
         by_draw = jax.vmap(log_probabilities)(model.drawn)
         return jax.nn.logsumexp(by_draw, 0) - math.log(len(by_draw))
 
-    return either
+    return predict_either

@@ -1,6 +1,7 @@
-"""Two models of one task that are joined at their logits, by a gate a class.
+"""Two models of one task whose logits are added, with a gate for each class.
 
     logits = logits of shared + max(gate, 0) * logits of own
+
 Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268, join every layer.
 """
 
@@ -14,11 +15,11 @@ from pfljax.core.types import Array, Batch, Key, Params, Task
 
 
 class Lateral(NamedTuple):
-    """Two paths to the logits; where `own` has no leaves, the shared one alone."""
+    """Two paths to the logits; if `own` has no leaves, the shared one alone."""
 
     shared: Params
     own: Params
-    gate: Any = None  # f32[K], None where it stands beside the model
+    gate: Any = None  # f32[K]; None if it is kept outside the model
 
 
 def paths(shared: Gaussian, own: Gaussian) -> Gaussian:
@@ -33,7 +34,7 @@ def logits(
     batch: Batch,
     key: Key | None = None,
 ) -> Array:
-    """Logits [B, K] of both paths, or of a model of the task alone."""
+    """Logits [B, K] of both paths, or of a plain model of the task."""
     if not isinstance(model, Lateral):
         return task.logits(model, batch, key)
     if not _has_own(model):
@@ -48,7 +49,7 @@ def loss(
     batch: Batch,
     key: Key,
 ) -> Array:
-    """The cross-entropy of both paths, or the task's own loss of the shared one."""
+    """The cross-entropy of both paths, or the task's loss of the shared one alone."""
     if not _has_own(model):
         return task.loss(model.shared, batch, key)
     return cross_entropy(logits(task, model, batch, key), batch)

@@ -1,18 +1,22 @@
-"""pFedBayes. Zhang et al., ICML 2022, https://arxiv.org/abs/2206.07977
+"""pFedBayes: clients have posteriors whose shared prior the server learns.
 
-    Server   w = N(mu, sigma^2), the prior of all
-    Client   q_k, this client's own posterior of the same form
+Zhang et al., ICML 2022, https://arxiv.org/abs/2206.07977
+
+    Server   w = N(mu, sigma^2), the shared prior
+    Client   q_k, the posterior of this client, of the same form
     Message  w                Upload  w_k, the prior after local training
-F_k(w) = min_q E_q[-log p(D_k)] + zeta KL(q || w), and the server minimises the mean of
-F_k. Both q_k, which goes on from round to round, and w_k, from w, go down that sum: q_k
-by the rows and the divergence, w_k by the divergence alone. The server takes the
-uniform mean of mu_k and of rho_k, where sigma = log(1 + exp(rho)). Client k is judged
-by q_k, or by w before it ever took part.
 
-Differs from the paper: both take one step a minibatch, at once; the sum is divided by
-n_k, so that its loss is that of a row. Both are stepped by an Adam that starts afresh
-each round, whatever optimizer there is: the slope of KL grows as 1 / sigma^2. Running
-statistics of w_k are those of q_k, for no row reaches w_k.
+Let F_k(w) = min_q E_q[-log p(D_k)] + zeta KL(q || w). The server minimises the mean of
+the F_k. Both q_k, which is kept from round to round, and w_k, which starts from w,
+descend that sum: q_k by the examples and the divergence, w_k by the divergence alone.
+The server takes the uniform mean of mu_k and of rho_k, where sigma = log(1 + exp(rho)).
+Client k is evaluated with q_k, or with w before it first takes part.
+
+Differs from the paper: both take one simultaneous step on each minibatch, and the sum
+is divided by n_k, so that its loss is that of one example. Both are stepped by an Adam
+that starts afresh in each round, whatever the optimizer of the run, since the gradient
+of KL grows as 1 / sigma^2. Running statistics of w_k are those of q_k, because no
+example reaches w_k.
 """
 
 from functools import partial
@@ -41,26 +45,25 @@ def pfedbayes(
     samples: AtLeastOne = 1,
     draws: Count = 0,
 ) -> Algorithm:
-    """Builds pFedBayes; `zeta` = 0 leaves w as it is, and every q_k alone.
+    """Builds pFedBayes; `zeta` = 0 leaves w as it is, and trains every q_k alone.
 
-    w and all q_k begin with the standard deviation `scale`, at the same means. Where
-    standard deviations stay at s, q_k is pulled to w as Ditto's v_k by zeta / (n_k
-    s^2). `posterior_lr` is Adam's rate. `samples` models are drawn a step. A client is
-    judged by the mean of q_k, or with `draws` by the mean probabilities of so many
-    draws of it.
+    w and all q_k start at the same means. If standard deviations stay at s, q_k is
+    pulled to w like v_k in Ditto with lam = zeta / (n_k s^2). A client is evaluated
+    with the mean of q_k, or with the mean probabilities of `draws` models drawn from
+    it.
 
     Args:
       zeta: weight of the divergence from the server's distribution.
-      scale: standard deviation at first.
+      scale: first standard deviation.
       posterior_lr: rate of Adam on a client's distribution.
-      samples: models drawn a step.
+      samples: models drawn in each step.
       draws: models drawn for an evaluation; 0 for the mean.
     """
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
     in_leaves = partial(gaussian.map_leaves, raveled.unraveling(task))
 
     def init_client(params, client_id, key):
-        # As vectors, which compile sooner.
+        # As vectors, which compile faster.
         return gaussian.around(raveled.ravel(params), scale)
 
     def predictive(turn, q):
@@ -90,25 +93,23 @@ def training(task, adam, zeta, samples):
         def model_loss(model):
             return of_vectors.loss(model, batch, key)
 
-        # Derived, for the key itself is that of dropout.
+        # Derived: the key itself is that of dropout.
         return gaussian.expectation(model_loss, q, derive(key, "draws"), samples)
 
     def train(turn, w, q, data):
-        rows = jnp.maximum(data.size, 1)
+        examples = jnp.maximum(data.size, 1)
 
         def penalty(pair):
-            q, w = pair
-            return zeta / rows * gaussian.kl(q, w)
+            return zeta / examples * gaussian.kl(*pair)
 
         start = q, gaussian.map_leaves(raveled.ravel, w)
-        pair, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
-        q, w = pair
+        (q, w), metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         return q, in_leaves(copy_statistics(q, w)), metrics
 
     return train
 
 
 def copy_statistics(q, w):
-    """w, whose running statistics are those of q."""
+    """w with the running statistics of q."""
     theirs, _ = tree.split(q.mean, statistics.mask(q.mean))
     return w._replace(mean=tree.merge(theirs, tree.parameters(w.mean)))

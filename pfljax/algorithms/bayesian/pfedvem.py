@@ -1,20 +1,26 @@
-"""pFedVEM. Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557
+"""pFedVEM: clients have posteriors of their heads, weighted by their confidence.
 
-    Server   w, the mean of the heads' prior; theta, the body
-    Client   q_k = N(mu_k, sigma_k^2), this client's posterior of its head
+Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557
+
+    Server   w, the mean of the prior of the heads; theta, the body
+    Client   q_k = N(mu_k, sigma_k^2), the posterior of the client's head
     Message  w, theta         Upload  mu_k, theta_k, tau_k
-A round, with d the parameters of a head: first the confidence, which then is fixed,
-1 / tau = rho^2 = (sum sigma^2 + |mu - w|^2) / d,  uncertainty and deviation together;
-then `head_steps` of gradient descent of q over all rows, theta fixed, down
-n_k E_q[f_k] + KL(q || N(w, rho^2));  then local training of theta, down E_q[f_k], q
-fixed. Expectations are means over draws of the head. The server takes
-w <- sum_k tau_k mu_k / sum_k tau_k  and  theta <- sum_k n_k theta_k / sum_k n_k.
-Client k is judged by the newest theta under q_k, or by (theta, w) before it ever took
-part. tau, sum sigma^2 / d and |mu - w|^2 / d are metrics of training, and at every
-evaluation quantities of each client.
 
-Differs from the authors' code: there all clients train in every round, and the heads
-begin at N(0, 1). Here the cohort trains, and all heads begin at the model's own.
+A round has three steps, where d is the number of parameters of a head:
+1. The confidence tau is set, and then fixed: 1 / tau = rho^2, the uncertainty plus the
+   deviation, (sum sigma^2 + |mu - w|^2) / d.
+2. `head_steps` of gradient descent in q minimise  n_k E_q[f_k] + KL(q || N(w, rho^2))
+   over all examples, with theta fixed.
+3. Local training of theta minimises E_q[f_k], with q fixed.
+
+Expectations are means over draws of the head. The server takes
+w <- sum_k tau_k mu_k / sum_k tau_k  and  theta <- sum_k n_k theta_k / sum_k n_k.
+Client k is evaluated with the newest theta and q_k, or with (theta, w) before it first
+takes part. tau, sum sigma^2 / d and |mu - w|^2 / d are metrics of training, and
+quantities of each client in every evaluation.
+
+Differs from the authors' code, where all clients train in every round, and the heads
+start at N(0, 1). Here the cohort trains, and all heads start at that of the model.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +40,7 @@ LEAST = 1e-12  # of rho^2
 
 
 class Upload(NamedTuple):
-    """What a client sends."""
+    """A client's model and confidence."""
 
     params: Params  # theta_k and mu_k
     tau: Any  # f32[]
@@ -53,17 +59,15 @@ def pfedvem(
 ) -> Algorithm:
     """Builds pFedVEM; without a head it is FedAvg.
 
-    q_k begins with the standard deviation `scale`; near 0 a head is a point, which the
-    prior pulls to w as Ditto does with lam = tau / n_k. `head_lr` is the rate of the
-    optimizer of `local` there, for a sum over rows. `samples` heads are drawn a step. A
-    client is judged by mu_k, or with `draws` by the mean probabilities of so many draws
-    of its head.
+    With a `scale` near 0 a head is a point, which the prior pulls to w like Ditto with
+    lam = tau / n_k. A client is evaluated with mu_k, or with the mean probabilities of
+    `draws` heads drawn from q_k.
 
     Args:
       head_steps: steps of a client's head.
-      head_lr: rate of these, for a sum over rows.
-      samples: heads drawn a step.
-      scale: standard deviation at first.
+      head_lr: rate of the local optimizer in these, for a sum over examples.
+      samples: heads drawn in each step.
+      scale: first standard deviation.
       draws: heads drawn for an evaluation; 0 for the mean.
     """
     in_head = tree.matches(task.groups, "head")
@@ -85,7 +89,7 @@ def pfedvem(
 
     def newcomer(turn, server, data):
         w, _ = tree.split(server, in_head)
-        # A point: draws of it are all alike.
+        # A point: all draws of it are equal.
         return predictive(turn, server, gaussian.around(w, gaussian.LEAST))
 
     def origin(message, q, upload):
@@ -98,7 +102,7 @@ def pfedvem(
         aggregate=aggregate,
         personal=lambda turn, server, q, data: predictive(turn, server, q),
         newcomer=newcomer,
-        # As the client would send them in the next round.
+        # As the client would send them in its next round.
         quantities=lambda server, q: confidence(q, tree.split(server, in_head)[0]),
         predict=gaussian.predicting(task.predict),
         origin=origin,
@@ -113,7 +117,7 @@ def training(task, local, samples, rate, steps):
 
     def train(turn, server, q, data):
         w, body = tree.split(server, in_head)
-        # Before the head moves, as it comes to the server too.
+        # Before the head moves: this is also what the server receives.
         measured = confidence(q, w)
         q = train_head(turn, body, w, measured["tau"], q, data)
 
@@ -146,25 +150,25 @@ def head_training(task, local, samples, rate, steps):
         def loss(q, batch, key):
             return head_loss(task, body, q, batch, key, samples)
 
-        # All rows at every step: the minibatch is not looked at.
+        # All examples in every step: the minibatch is not used.
         def gradient(q, batch, key):
             mean, slope = full_gradient(loss, q, data, local.batch_size, key)
             pull = jax.grad(gaussian.kl)(q, prior)
             return mean, tree.add(statistics.scale(slope, data.size), pull)
 
-        # Who does a part of the work does that part of it here, too.
+        # A client that does part of its work takes that part of these steps as well.
         share = steps * turn.steps // jnp.maximum(budget(local, data.size), 1)
-        own_turn = fold(turn, "head")._replace(steps=share)
+        own_turn = fold(turn, "head", share)
         return fit(loss, q, data, own_turn, stepped, gradient)[0]
 
     return train
 
 
 def head_loss(task, body, q, batch, key, samples):
-    """E_q of the loss, over draws of the head."""
+    """E_q of the loss, as a mean over draws of the head."""
 
     def head_value(head):
         return task.loss(tree.merge(body, head), batch, key)
 
-    # Derived, for the key itself is that of dropout.
+    # Derived: the key itself is that of dropout.
     return gaussian.expectation(head_value, q, derive(key, "draws"), samples)

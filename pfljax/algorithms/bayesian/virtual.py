@@ -1,22 +1,25 @@
-"""VIRTUAL. Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268
+"""VIRTUAL: variational federated multi-task learning by expectation propagation.
+
+Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268
 
     Server   s, the posterior of the shared parameters
-    Client   t_k, its factor of s; q_k, its posterior of private ones; a gate g_k
-    Message  s                Upload  what has changed of s
-In natural parameters, where products are sums, s = sum_k c t_k with c = 1 / C, for C
-clients. Client k puts the prior's share in the place of its own factor: the cavity
-prior is  p = s - c t_k + c N(0, 1).  From q = s it goes down
-E[f_k] + kl_weight / n_k (KL(q || p) + KL(q_k || N(0, 1))),
-where logits are those of q and g_k times those of the private model. The change is
-damping (q - s): it is sent, and t_k takes it over c. The server adds the changes. A
-factor is never less precise than the prior's share: where q is less precise than p it
-takes p's precision. Client k is judged by s and its private path; who never took part,
-and the server, without that path.
+    Client   t_k, its factor of s; q_k, the posterior of its private ones; a gate g_k
+    Message  s                Upload  the change of s
 
-Differs from the paper: the paths join at the logits, not at every layer, and c counts
-clients, not rows. Both parts of s = sum_k c t_k are damped alike. Steps are those of an
-Adam that starts afresh each round, on means and spreads. Running statistics are
-averaged.
+In natural parameters, in which products are sums, s = sum_k c t_k with c = 1 / C for C
+clients. Client k replaces its own factor by the prior's share: the cavity prior is
+p = s - c t_k + c N(0, 1).  From q = s it minimises
+E[f_k] + kl_weight / n_k (KL(q || p) + KL(q_k || N(0, 1))),
+where the logits are those of q plus g_k times those of the private model. It sends the
+change damping (q - s), and adds this over c to t_k. The server adds up the changes. A
+factor is never less precise than the prior's share: where q is less precise than p, it
+takes the precision of p. Client k is evaluated with s and its private path. The server,
+and clients that never took part, are evaluated without that path.
+
+Differs from the paper: the paths join at the logits instead of at every layer, and c
+counts clients instead of examples. Both sides of s = sum_k c t_k are damped alike. The
+steps are those of an Adam that starts afresh in each round, on means and spreads.
+Running statistics are averaged.
 """
 
 from functools import partial
@@ -33,14 +36,14 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.training import fit
-from pfljax.core.types import Algorithm, Array, Local, Task
+from pfljax.core.types import Algorithm, Array, Local, Task, zero_origin
 from pfljax.registry import Count, NotNegative, Share, component
 
 STD = 0.05  # of the first posteriors
 
 
 class Client(NamedTuple):
-    """What a client keeps, as vectors; without a private path `own` has no leaves."""
+    """The state of a client, in vectors; without a private path `own` has no leaves."""
 
     site: gaussian.Natural
     own: gaussian.Gaussian
@@ -58,17 +61,16 @@ def virtual(
     posterior_lr: NotNegative = 1e-3,
     draws: Count = 0,
 ) -> Algorithm:
-    """Builds VIRTUAL; of one client without `private` it is Bayes by backprop.
+    """Builds VIRTUAL; with one client and without `private` it is Bayes by backprop.
 
-    `damping` is the share of a change that is made; with 1 / M of M clients a round,
-    and precisions that stay, the server's means are those of uniform FedAvg.
-    `posterior_lr` is Adam's rate. Clients are judged by means, or with `draws` by the
-    mean probabilities of so many draws.
+    With `damping` = 1 / M for M clients a round, and precisions that do not change, the
+    server's means are those of uniform FedAvg. Clients are evaluated with means, or
+    with the mean probabilities of `draws` models.
 
     Args:
       kl_weight: weight of the divergence.
-      damping: share of a change that is made.
-      private: clients also have a model of their own.
+      damping: share of a change that is applied.
+      private: whether clients also have a model of their own.
       posterior_lr: rate of Adam.
       draws: models drawn for an evaluation; 0 for the means.
     """
@@ -92,7 +94,7 @@ def virtual(
         return gaussian.predictive(both, fixed, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, s, data):
-        # Any private model: behind a gate of zeros nothing is seen of it.
+        # Any private model: a gate of zeros hides it.
         own = gaussian.gaussian(s) if private else gaussian.around((), STD)
         return predictive(turn, s, own, jnp.zeros(task.num_classes))
 
@@ -105,7 +107,7 @@ def virtual(
         personal=lambda turn, s, k, data: predictive(turn, s, in_leaves(k.own), k.gate),
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
-        origin=lambda s, client, change: tree.zeros(change),
+        origin=zero_origin,
         uploads_by_client=True,
     )
 
@@ -123,19 +125,11 @@ def training(task, adam, kl_weight, damping):
         priors = lateral.paths(gaussian.gaussian(p), standard)
         weight = kl_weight / jnp.maximum(data.size, 1)
 
-        def loss(trained, batch, key):
-            q, gate = trained
-
-            def value(model):
-                return lateral.loss(of_vectors, model._replace(gate=gate), batch, key)
-
-            # Derived, for the key itself is that of dropout.
-            return gaussian.expectation(value, q, derive(key, "draws"), 1)
-
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
 
         start = lateral.paths(gaussian.gaussian(s), client.own), client.gate
+        loss = partial(drawn_loss, of_vectors)
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         (mean, spread), gate = trained
         shared = gaussian.Gaussian(mean.shared, spread.shared)
@@ -148,23 +142,34 @@ def training(task, adam, kl_weight, damping):
     return train
 
 
+def drawn_loss(task, trained, batch, key):
+    """The loss of both paths, drawn from their posterior."""
+    q, gate = trained
+
+    def value(model):
+        return lateral.loss(task, model._replace(gate=gate), batch, key)
+
+    # Derived: the key itself is that of dropout.
+    return gaussian.expectation(value, q, derive(key, "draws"), 1)
+
+
 def cavity_prior(s, site, share):
-    """s with the prior's share in the place of this client's factor."""
+    """s with the prior's share in place of this client's factor."""
     standard = gaussian.natural(gaussian.around(tree.zeros(site.shift), 1.0))
     p = tree.axpy(share, tree.sub(standard, site), tree.parameters(s))
-    return gaussian.no_flatter(p, share)
+    return gaussian.limit_precision(p, share)
 
 
 def damp(q, s, p, damping):
-    """The change of s that q makes, at least as precise as p."""
+    """The damped change from s to q, where q is at least as precise as p."""
     change = tree.sub(gaussian.natural(q, p.precision), s)
     return statistics.scale(change, damping)
 
 
 def aggregate(s, changes, cohort):
-    """s with all changes; that of statistics is their mean."""
+    """s with the sum of all changes; running statistics change by their mean."""
     # By the mask alone: a client drawn twice has one factor.
     summed = tree.parameters(aggregation.weighted_sum(changes, cohort.mask))
     mean = aggregation.mean(changes, aggregation.uniform(cohort))
     followed, _ = tree.split(mean, statistics.mask(mean))
-    return gaussian.no_flatter(tree.add(s, tree.merge(summed, followed)), 1)
+    return gaussian.limit_precision(tree.add(s, tree.merge(summed, followed)), 1)

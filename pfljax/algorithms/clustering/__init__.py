@@ -1,1 +1,1 @@
-"""Clients belong to a cluster, which has a model."""
+"""Clients belong to clusters, each of which has a model."""

@@ -1,11 +1,14 @@
-"""IFCA. Ghosh et al., NeurIPS 2020, https://arxiv.org/abs/2006.04088 (Algorithm 1).
+"""IFCA: clients find their clusters, whose models are trained in turn.
+
+Ghosh et al., NeurIPS 2020, https://arxiv.org/abs/2006.04088 (Algorithm 1).
 
     Server   w_1 .. w_K       Client  nothing
-    Message  all K models     Upload  the trained params and the one-hot choice s_k
-Client k takes j = argmin_j F_k(w_j) on all its training rows. Averaging of models:
-w_j <- mean of the uploads that chose j, an empty cluster keeps its model. Averaging of
-gradients: w_j <- w_j - rate / M  sum of grad F_k(w_j) over those. Client k is judged by
-the model of least training loss.
+    Message  all K models     Upload  the trained parameters and the one-hot choice s_k
+
+Client k takes j = argmin_j F_k(w_j) over all its training examples. If models are
+averaged, w_j becomes the mean of the uploads that chose j, and an empty cluster keeps
+its model. If gradients are averaged, w_j <- w_j - rate / M  sum of grad F_k(w_j) over
+those clients. Client k is evaluated with the model of least training loss.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -13,16 +16,17 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms._models import draw_models, require_clients
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.optimizers import learning_rate
-from pfljax.core.training import fit, full_gradient, mean_over_rows
+from pfljax.core.training import fit, full_gradient, mean_over_examples
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, component
 
 
 class Upload(NamedTuple):
-    """Trained parameters, or the gradient, and whom they are for."""
+    """Trained parameters or the gradient, and the cluster that they belong to."""
 
     params: Params
     choice: Any  # f32[K], one-hot
@@ -41,18 +45,12 @@ def ifca(
 
     Args:
       clusters: number of models at the server.
-      averaging: of "models" or of "gradients".
+      averaging: what the server averages: "models" or "gradients".
 
     Raises:
       ValueError: there are more clusters than clients.
     """
-    require_clients("ifca", clusters, num_clients)
-
-    def init(params, num_clients, key):
-        keys = jax.random.split(key, clusters)
-        # Equal models would never part. The first is what all methods start from.
-        drawn = jax.vmap(task.init)(keys)
-        return jax.tree.map(lambda models, w: models.at[0].set(w), drawn, params)
+    require_clients("ifca: clusters", clusters, num_clients)
 
     def train(turn, models, client, data):
         j = nearest(task, models, data, local.batch_size)
@@ -61,7 +59,7 @@ def ifca(
         if averaging == "models":
             w, metrics = fit(task.loss, w, data, turn, local)
             return client, Upload(params=w, choice=choice), metrics
-        # This gradient is the training, in training mode by the turn's key.
+        # This gradient is the training: it is in training mode, by the turn's key.
         size = local.batch_size
         loss, grads = full_gradient(task.loss, w, data, size, turn.key)
         return client, Upload(params=grads, choice=choice), {"loss": loss}
@@ -77,7 +75,7 @@ def ifca(
         return tree.take(models, j)
 
     return fedavg(task, local)._replace(
-        init=init,
+        init=lambda params, num_clients, key: draw_models(task, params, clusters, key),
         train=train,
         aggregate=aggregate,
         personal=personal,
@@ -86,21 +84,9 @@ def ifca(
     )
 
 
-def require_clients(method, clusters, num_clients, name="clusters"):
-    """Raises a ValueError where there are more clusters than clients.
-
-    `name` is what the method calls them.
-    """
-    if num_clients is not None and clusters > num_clients:
-        raise ValueError(
-            f"{method}: {name} is {clusters}, but the federation has {num_clients} "
-            f"clients; choose {name} <= {num_clients}"
-        )
-
-
-# The choice says for whom an upload is: it is no change.
+# The choice names a cluster: it is no change.
 def trained_model(models, client, upload):
-    """The model that the client trained: its upload began there."""
+    """The model that the client trained, where its upload started."""
     chosen = tree.take(models, jnp.argmax(upload.choice))
     return Upload(params=chosen, choice=None)
 
@@ -111,33 +97,28 @@ def no_model(models, client, upload):
 
 
 def nearest(task, models, data, batch_size):
-    """j, the number of the model with the least mean loss on the client's rows."""
+    """j, the number of the model with the least mean loss over the client's examples.
 
-    # In evaluation mode: noise of dropout must not choose the cluster.
+    In evaluation mode: the noise of dropout must not choose the cluster.
+    """
+
     def losses(batch):
         loss_of = jax.vmap(task.loss, in_axes=(0, None, None))
         return loss_of(models, batch, None)
 
-    means = mean_over_rows(losses, data, batch_size)
-    return jnp.argmin(means)
+    return jnp.argmin(mean_over_examples(losses, data, batch_size))
 
 
 def average(models, uploads, cohort):
-    """Each model, the uniform mean of the uploads that chose it."""
-    reported = aggregation.uniform(cohort)
-    member = uploads.choice * reported[:, None]
+    """Each model as the uniform mean of the uploads that chose it."""
+    member = uploads.choice * aggregation.uniform(cohort)[:, None]
     return aggregation.segment_mean(uploads.params, member, models)
 
 
 def descend(models, uploads, cohort, rate):
-    """Each model, a step of rate / M along the sum of its own gradients."""
+    """Each model after a step of rate / M along the sum of its own gradients."""
     reported = aggregation.uniform(cohort)
-    # By M, not by the members of a cluster: a small one takes small steps.
-    chosen = uploads.choice * reported[:, None]
-    member = chosen / jnp.sum(reported)
-
-    def sum_members(grads):
-        return jnp.tensordot(member, grads, axes=(0, 0), precision="highest")
-
-    slopes = jax.tree.map(sum_members, uploads.params)
+    # By M, not by the members of a cluster: a small cluster takes small steps.
+    member = uploads.choice * reported[:, None] / jnp.sum(reported)
+    slopes = aggregation.weighted_sum(uploads.params, member.T)
     return tree.sub(models, statistics.scale(slopes, rate))

@@ -1,36 +1,36 @@
-"""FedPer. Arivazhagan et al., 2019, https://arxiv.org/abs/1912.00818 (Algorithms 1, 2).
+"""FedPer: clients share the body of the network and keep their own heads.
 
-    Server   b, the body      Client  h_k, this client's own head
+Arivazhagan et al., 2019, https://arxiv.org/abs/1912.00818 (Algorithms 1, 2).
+
+    Server   b, the body      Client  h_k, the head of this client
     Message  b                Upload  b_k, the body after local training
-Body and head are trained jointly, b <- sum_k n_k b_k / sum_k n_k, and client k is
-judged by the newest b under its own h_k. An unseen client's h_k is as it was drawn,
-unless `finetune` trains h_k (of every client) for that b first. What body and head are,
-the model says (`Task.groups`).
-"""
 
-import jax.numpy as jnp
+Body and head are trained jointly, and b <- sum_k n_k b_k / sum_k n_k. Client k is
+evaluated with the newest b and its own h_k. The head of a client that never took part
+is as it was drawn, unless `finetune` first trains h_k (of every client) for that b. The
+model defines what the body and the head are (`Task.groups`).
+"""
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
-from pfljax.core.training import fit
+from pfljax.core.training import fit, fit_part
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, component
 
 
 @component
 def fedper(
-    task: Task, local: Local, *, finetune: Count = 0, weighting: str = "rows"
+    task: Task, local: Local, *, finetune: Count = 0, weighting: str = "examples"
 ) -> Algorithm:
     """Builds FedPer; without a head it is FedAvg, without a body local training.
 
-    `finetune` steps of the head, with the body fixed, precede evaluation: so an unseen
-    client gets a head. `weighting`: what a client counts for at the server, "rows" or
-    "uniform".
+    Before the evaluation, `finetune` steps train the head with the body fixed, which
+    gives clients that never took part a head as well.
 
     Args:
-      finetune: steps of the head that precede evaluation; 0 for none.
-      weighting: what a client counts for at the server: "rows" or "uniform".
+      finetune: steps of the head before the evaluation; 0 for none.
+      weighting: the weight of a client at the server: "examples" or "uniform".
     """
     train_head = head_training(task, local)
     in_body = tree.matches(task.groups, "body")
@@ -42,9 +42,8 @@ def fedper(
 
     def personal(turn, body, head, data):
         if finetune:
-            # A stream apart: training has the same steps, judged or not.
-            turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
-            head = train_head(turn, body, head, data)
+            # A separate stream: evaluations must not change the steps of training.
+            head = train_head(fold(turn, "finetune", finetune), body, head, data)
         return tree.merge(body, head)
 
     return fedavg(task, local)._replace(
@@ -54,22 +53,23 @@ def fedper(
         train=train,
         aggregate=aggregation.averaging(weighting),
         personal=personal,
-        # A body alone judges nobody.
+        # A body alone is no model.
         server_model=None,
         adaptation_steps=finetune,
-        # A run without one of them would be another method's, under this name.
+        # A run without one of them would be another method under this name.
         parts=("body", "head"),
     )
 
 
 def head_training(task, local):
-    """A function (turn, body, head, data) -> the head, trained under that body."""
+    """A function (turn, body, head, data) -> the head, trained with that body."""
+    in_head = tree.matches(task.groups, "head")
 
     def train(turn, body, head, data):
-        def loss(head, batch, key):
-            return task.loss(tree.merge(body, head), batch, key)
-
-        # Its own key: the body's steps that follow draw other minibatches.
-        return fit(loss, head, data, fold(turn, "head"), local)[0]
+        params = tree.merge(body, head)
+        # A key of its own: the steps of the body draw other minibatches.
+        turn = fold(turn, "head")
+        params, _ = fit_part(task.loss, params, in_head, data, turn, local)
+        return tree.split(params, in_head)[0]
 
     return train

@@ -1,1 +1,1 @@
-"""Clients that learn from each other by what their models say, or by a small model."""
+"""Clients learn from each other's outputs, or from a small shared model."""

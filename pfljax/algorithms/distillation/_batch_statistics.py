@@ -1,14 +1,15 @@
-"""Running statistics that are measured by a pass over rows, not followed in training.
+"""Running statistics that are measured by a separate pass, not tracked in training.
 
 Static batch normalisation: Diao, Ding, Tarokh, ICLR 2021,
-https://arxiv.org/abs/2010.01264. Local training takes the statistics of its batches.
-Those that evaluation takes are the mean over the batches of a pass by one model:
+https://arxiv.org/abs/2010.01264. Local training uses the statistics of its batches.
+Evaluations use the mean over the batches of a pass with one model:
 
-    server   the model W         client   one pass of W over its rows, in training mode
-    message  W                   upload   the means of its batches' statistics
+    server   the model W         client   one pass of W over its examples, in training
+    message  W                            mode
+                                 upload   the means of its batch statistics
 
-Each batch counts alike, as with torch's `momentum=None`. The model says how far a batch
-moves a statistic: of a normalisation with momentum 0, all the way.
+All batches count equally, as with torch's `momentum=None`. The model decides how far a
+batch moves a statistic: a normalisation with momentum 0 moves it all the way.
 """
 
 from typing import Any
@@ -37,21 +38,22 @@ from pfljax.core.types import (
 def measure(
     task: Task, params: Params, data: ClientData, turn: Turn, local: Local
 ) -> Params:
-    """`params` with statistics that are the mean over the batches of the rows.
+    """`params` with statistics that are the mean over the batches of the examples.
 
-    A client without rows has those of `params`. Without statistics there is no pass.
+    A client without examples keeps those of `params`. Without statistics there is no
+    pass.
     """
     if not statistics.has_any(params):
         return params
     running, others = tree.split(params, statistics.mask(params))
     steps = steps_per_epoch(local, data.size)
-    turn = fold(turn, "statistics")._replace(steps=steps)
+    turn = fold(turn, "statistics", steps)
 
     def step(total: Any, batch: Batch, key: Key) -> tuple[Any, Metrics]:
         def loss(running: Any) -> Any:
             return task.loss(tree.merge(running, others), batch, key)
 
-        # Old - new, whatever the loss (`statistics.following`).
+        # The gradient is old - new, whatever the loss (`statistics.following`).
         return tree.add(total, jax.grad(loss)(running)), {}
 
     total, _ = over_batches(step, tree.zeros(running), data, turn, local, ())
@@ -60,10 +62,10 @@ def measure(
 
 
 def measure_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
-    """The method, whose cohort then measures the statistics of the server's new model.
+    """The method, whose cohort also measures the statistics of the new server model.
 
-    The server is the parameters of `task`. Clients count by their rows. Without
-    statistics it is the method itself.
+    The server state has the parameters of `task`. Clients are weighted by their
+    examples. Without statistics the method is returned as it is.
     """
     if not statistics.has_any(task.groups):
         return method
@@ -82,7 +84,7 @@ def measure_after(method: Algorithm, task: Task, local: Local) -> Algorithm:
             train=train,
             aggregate=aggregate,
             origin=lambda message, client, upload: by_name(message),
-            # One model for all: uploads are alike.
+            # There is one model for all, so uploads have the same shapes.
             architecture=None,
         )
     )

@@ -1,9 +1,9 @@
-"""A generator: features of rows that nobody has, drawn for given labels.
+"""A generator of features for given labels.
 
     noise ~ N(0, 1)     z = relu(normalised([noise, one-hot label] A)) B + b
 
-It is trained by the heads of clients, of which each counts for a label by its rows of
-it, and by a term that keeps its features apart.
+It is trained with the heads of the clients, weighted for each label by their numbers of
+examples of it, and with a term that keeps its features apart.
 
 Zhu, Hong, Zhou, ICML 2021, https://arxiv.org/abs/2105.10056 (FedGen).
 """
@@ -18,9 +18,9 @@ import optax
 from pfljax.core import tree
 from pfljax.core.types import Array, Key
 
-NOISE = 32  # numbers that the features of a row are made of
-ROWS = 32  # of a step
-# torch's Adam with a weight decay of .01; the rate changes by the round.
+NOISE = 32  # dimension of the noise
+ROWS = 32  # generated examples in a step
+# torch's Adam with a weight decay of 0.01; the rate changes from round to round.
 ADAM = optax.flatten(
     optax.chain(optax.add_decayed_weights(1e-2), optax.scale_by_adam())
 )
@@ -29,7 +29,7 @@ ADAM = optax.flatten(
 class Generator(NamedTuple):
     """A perceptron whose hidden layer is normalised by each batch, then scaled."""
 
-    # f32[NOISE + K, hidden], labels one-hot; no bias: the batch's mean is taken off.
+    # f32[NOISE + K, hidden], labels one-hot; no bias: the batch mean is subtracted.
     first: Array
     scale: Array  # f32[hidden]
     shift: Array  # f32[hidden]
@@ -38,22 +38,22 @@ class Generator(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A generator, what it has been trained for, and by which moments."""
+    """A generator, the labels that it knows, and the state of its optimizer."""
 
     g: Generator
-    labels: Array  # f32[K], 1 for those that it knows
+    labels: Array  # f32[K], 1 for a label that it was trained for
     moments: Any  # of Adam
 
 
 class Drawn(NamedTuple):
-    """What a generator made, and of what."""
+    """Generated features, and their noise."""
 
     z: Array  # f32[B, e]
     noise: Array  # f32[B, NOISE]
 
 
 def init(key: Key, classes: int, hidden: int, outputs: int) -> Trained:
-    """The first generator, whose Adam is at rest."""
+    """The first generator, with the first state of Adam."""
     keys = jax.random.split(key)
     kernel = jax.nn.initializers.lecun_normal()
     g = Generator(
@@ -74,17 +74,17 @@ def train(
     rate: Any,
     steps: int,
 ) -> Trained:
-    """The generator after `steps` of Adam, each on features of labels of its own.
+    """The generator after `steps` of Adam, each on features of newly drawn labels.
 
-    Labels are drawn from those of which a client has two rows.
+    Labels are drawn from those of which some client has at least two examples.
 
     Args:
       start: the generator before.
       heads: features z [B, e] -> logits [M, B, K] of the heads of M clients.
-      counts: rows of each label that each client has, f32[M, K]; 0 for the absent.
-      key: of these steps.
+      counts: examples of each label of each client, f32[M, K]; 0 for absent clients.
+      key: the key of these steps.
       rate: the learning rate.
-      steps: how many.
+      steps: the number of steps.
     """
     share = counts / jnp.maximum(jnp.sum(counts, 0), 1)
     known = (jnp.max(counts, 0) > 1).astype(jnp.float32)
@@ -94,7 +94,7 @@ def train(
         labels = draw_labels(known, label_key, ROWS)
         drawn = draw(g, labels, noise_key)
         log = jax.nn.log_softmax(heads(drawn.z))
-        # Of a row's label alone. As products: indices would compile longer.
+        # Only at the example's label. By products: indexing would compile longer.
         weight = share[:, None] * jax.nn.one_hot(labels, len(known))
         return -jnp.sum(weight * log) / ROWS + likeness(drawn)
 
@@ -111,7 +111,7 @@ def train(
 
 
 def draw(generator: Generator, labels: Array, key: Key) -> Drawn:
-    """Features of these labels i32[B]."""
+    """Features for these labels i32[B]."""
     noise = jax.random.normal(key, (len(labels), NOISE))
     one_hot = jax.nn.one_hot(labels, len(generator.first) - NOISE)
     inputs = jnp.concatenate([noise, one_hot], 1) @ generator.first
@@ -122,20 +122,20 @@ def draw(generator: Generator, labels: Array, key: Key) -> Drawn:
 
 
 def draw_labels(known: Array, key: Key, count: int) -> Array:
-    """i32[count], uniformly of the labels where `known` f32[K] is 1; 0 of none."""
-    # Of one uniform number a row: a categorical draw would compile twice as long.
+    """Labels i32[count], uniform over those where `known` f32[K] is 1; else 0."""
+    # From one uniform number each: a categorical draw would compile twice as long.
     upto = jnp.cumsum(known)
     point = upto[-1] * jax.random.uniform(key, (count, 1))
-    # Of no known label all are passed: 0.
+    # Without a known label the sum is K, and the label 0.
     return jnp.sum(point >= upto, 1) % len(known)
 
 
 def likeness(drawn: Drawn) -> Array:
-    """exp(-mean_ab of distances in noise times those in features): 1 if all are one."""
+    """exp(-mean_ab of distances in noise times those in features); 1 if all agree."""
 
-    def pairs(rows: Array) -> Array:
-        return rows[:, None] - rows[None]
+    def differences(vectors: Array) -> Array:
+        return vectors[:, None] - vectors[None]
 
-    of_noise = jnp.mean(jnp.square(pairs(drawn.noise)), -1)
-    of_features = jnp.mean(jnp.abs(pairs(drawn.z)), -1)
-    return jnp.exp(-jnp.mean(of_noise * of_features))
+    in_noise = jnp.mean(jnp.square(differences(drawn.noise)), -1)
+    in_features = jnp.mean(jnp.abs(differences(drawn.z)), -1)
+    return jnp.exp(-jnp.mean(in_noise * in_features))

@@ -1,12 +1,13 @@
-"""Updates sent as matrices of low rank: what arrives of them, and what they weigh.
+"""Updates that are sent as matrices of low rank, and their bytes.
 
-A matrix A [m, n] = U diag(s) V^T goes as the first k columns of U and V and the first k
-of s: k (m + n + 1) numbers. k is the least rank that keeps a share of the energy:
+A matrix A [m, n] = U diag(s) V^T is sent as the first k columns of U and V and the
+first k entries of s: k (m + n + 1) numbers. k is the least rank that keeps a share of
+the energy:
 
-    s = (3, 2, 1)   energies 9, 4, 1 of 14   a share of .95 is 13.3   k = 3
+    s = (3, 2, 1)   energies 9, 4, 1 of 14   a share of 0.95 is 13.3   k = 3
 
-Where that is no shorter than the matrix, the matrix itself goes. Shapes are static, and
-k is not: the numbers that are left out are zeros, and their bytes are only counted.
+If this is no shorter than the matrix, the matrix itself is sent. Shapes are static but
+k is not: left out numbers are zeros here, and bytes are only counted.
 
 Wu et al., Nature Communications 2022, https://arxiv.org/abs/2108.13323 (FedKD).
 """
@@ -21,11 +22,11 @@ from pfljax.core.types import Array
 
 
 def compress(a: Any, energy: Any) -> tuple[Any, Array]:
-    """(the tree as it arrives, bytes sent f32[]) at a share of the energy, 0 to 1.
+    """(the received tree, bytes sent f32[]) for a share of the energy, 0 to 1.
 
-    A kernel of a convolution is the matrix of all its axes but the last by the last.
-    Vectors and tables of embeddings are sent as they are. Running statistics weigh
-    nothing: they stay with their client (`core.local_statistics`).
+    The kernel of a convolution is reshaped to a matrix whose columns are its last axis.
+    Vectors and embedding tables are sent as they are. Running statistics count no
+    bytes: they stay with their client (`core.local_statistics`).
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(a)
     arrived = []
@@ -50,7 +51,7 @@ def is_matrix(path: Any, leaf: Array) -> bool:
 
 
 def truncate(matrix: Array, energy: Any) -> tuple[Array, Array]:
-    """(the matrix as it arrives, numbers sent f32[])."""
+    """(the received matrix, numbers sent f32[])."""
     rows, columns = matrix.shape
     u, s, vt = jnp.linalg.svd(matrix, full_matrices=False)
     rank = choose_rank(s, energy)
@@ -65,12 +66,12 @@ def truncate(matrix: Array, energy: Any) -> tuple[Array, Array]:
 def choose_rank(s: Array, energy: Any) -> Array:
     """The least k >= 1 with s_1^2 + .. + s_k^2 >= energy sum_j s_j^2, i32[].
 
-    `s` are singular values, largest first.
+    `s` has the singular values, the largest first.
     """
-    # By the largest: squares of small numbers would be 0.
+    # Relative to the largest: squares of small numbers would be 0.
     largest = jnp.maximum(s[0], jnp.finfo(s.dtype).tiny)
     squares = jnp.square(s / largest)
-    # What is left out, summed from the small end: beside the sum of all it would be
+    # The rest is summed from the small end: as a part of the whole sum it would be
     # rounded away, and an energy of 1 would lose it.
     left = jnp.cumsum(squares[::-1])[::-1]
     needed = left > (1 - energy) * left[0]

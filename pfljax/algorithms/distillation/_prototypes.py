@@ -1,14 +1,14 @@
-"""Means by class of what a model makes of a client's rows: features, or logits.
+"""Prototypes: the means by class of the features, or logits, of a client's examples.
 
-A prototype of class j is the mean of the features of its rows. Of K = 3 classes, where
-a client has no row of the last one:
+For K = 3 classes, where a client has no example of the last one:
 
-    mean  [[.2, 1.], [.5, 0.], [0., 0.]]   count  [7, 2, 0]
+    mean  [[0.2, 1.0], [0.5, 0.0], [0.0, 0.0]]   count  [7, 2, 0]
 
 Prototypes: Snell et al., NeurIPS 2017, https://arxiv.org/abs/1703.05175.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,29 +16,29 @@ import optax
 
 from pfljax.algorithms._classes import class_sums
 from pfljax.core import aggregation, tree
-from pfljax.core.training import mean_over_rows
+from pfljax.core.losses import cross_entropy
+from pfljax.core.training import Objective, mean_over_examples
 from pfljax.core.types import (
     Array,
     Batch,
     Client,
     ClientData,
     Cohort,
+    Key,
     Message,
     Params,
     Task,
 )
 
-ROWS_AT_ONCE = 50  # or a minibatch: a model's weights are read once for all of them
-
-
+BATCH = 50  # examples at least in a forward pass, which reads the weights once
 UNKNOWN = -1e30  # the logit of a class without a prototype: finite, below all others
 
 
 class Prototypes(NamedTuple):
-    """A vector for each class; leaves have more axes where they are stacked."""
+    """A vector for each class; leaves have more axes if they are stacked."""
 
     mean: Any  # f32[K, e]
-    count: Any  # f32[K], what it is the mean of; 0 where there is none, and mean is 0
+    count: Any  # f32[K], the examples in the mean; without any, mean is 0
 
 
 class Nearest(NamedTuple):
@@ -49,12 +49,12 @@ class Nearest(NamedTuple):
 
 
 def width(task: Task) -> int:
-    """e, the number of features of a row; those of a convolution are one vector."""
+    """e, the number of features of an example, as one vector."""
     return math.prod(task.feature_shape)
 
 
 def none(task: Task) -> Prototypes:
-    """Prototypes before anybody has sent one."""
+    """The prototypes before any client has sent one."""
     classes = task.num_classes
     return Prototypes(
         mean=jnp.zeros((classes, width(task))),
@@ -63,7 +63,7 @@ def none(task: Task) -> Prototypes:
 
 
 def from_sums(total: Array, count: Array) -> Prototypes:
-    """The means of these sums; 0 for a class without rows, and not NaN."""
+    """The means of these sums; 0, not NaN, for a class without examples."""
     mean = total / jnp.where(count > 0, count, 1)[:, None]
     return Prototypes(mean=mean, count=count)
 
@@ -74,35 +74,35 @@ def from_client(
     data: ClientData,
     batch_size: int,
 ) -> Prototypes:
-    """The prototypes of all rows of a client, by its model in evaluation mode."""
+    """The prototypes of all examples of a client, by its model in evaluation mode."""
 
     def shares(batch: Batch) -> tuple[Array, Array]:
         z = task.features(params, batch, None)
         total, count = class_sums(z, batch, task.num_classes)
-        rows = jnp.maximum(jnp.sum(batch.mask), 1)
-        return total / rows, count / rows
+        size = jnp.maximum(jnp.sum(batch.mask), 1)
+        return total / size, count / size
 
-    total, share = mean_over_rows(shares, data, max(batch_size, ROWS_AT_ONCE))
-    # Of shares first: a whole number of rows may come back as .9999999 of it.
+    total, share = mean_over_examples(shares, data, max(batch_size, BATCH))
+    # Divided by the share, not the count, which may be 0.9999999 of a whole number.
     means = from_sums(total, share)
     return means._replace(count=jnp.round(share * data.size))
 
 
 def present(prototypes: Prototypes) -> Prototypes:
-    """The prototypes with 1 in the place of counts: the number of rows is not sent."""
-    has_rows = prototypes.count > 0
-    return prototypes._replace(count=has_rows.astype(jnp.float32))
+    """The prototypes with 1 in place of positive counts, which stay private."""
+    is_present = prototypes.count > 0
+    return prototypes._replace(count=is_present.astype(jnp.float32))
 
 
 def no_origin(message: Message, client: Client, upload: Prototypes) -> Any:
-    """The origin of uploaded prototypes: means begin at 0, counts are no change."""
+    """The origin of uploaded prototypes: 0 for means; counts are no change."""
     return Prototypes(mean=jnp.zeros_like(upload.mean), count=None)
 
 
 def norm(square: Array) -> Array:
-    """The root of squared lengths, whose slope at 0 is 0 and not infinite."""
+    """The root of squared lengths, whose gradient at 0 is 0 and not infinite."""
     positive = square > 0
-    # Both sides of a `where` have a slope, so neither may be infinite.
+    # Both sides of a `where` have a gradient, so neither may be infinite.
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
@@ -110,16 +110,37 @@ def nearness(task: Task, model: Nearest, batch: Batch) -> Array:
     """Logits [B, K]: minus the squared distance of the features to each prototype."""
     z = task.features(model.w, batch, None)
     vectors = z.reshape(len(z), 1, -1)
-    # By differences: |z|^2 + |C|^2 - 2zC cancels where they are close.
+    # By differences: |z|^2 + |C|^2 - 2zC cancels if they are close.
     square = jnp.sum((vectors - model.prototypes.mean) ** 2, -1)
     return jnp.where(model.prototypes.count > 0, -square, UNKNOWN)
+
+
+def distances(z: Array, batch: Batch, known: Prototypes) -> tuple[Array, Array]:
+    """(||C_k^j - C^j||, 1) f32[K] for the known classes of a minibatch; else 0."""
+    own = from_sums(*class_sums(z, batch, len(known.count)))
+    square = jnp.sum((own.mean - known.mean) ** 2, -1)
+    both = (own.count > 0) & (known.count > 0)
+    return jnp.where(both, norm(square), 0), both.astype(jnp.float32)
+
+
+def pull_features(task: Task, pull: Callable[[Array, Batch], Array]) -> Objective:
+    """The data loss + pull(features, batch), for `fit_objective`."""
+
+    def objective(w: Params, batch: Batch, key: Key) -> tuple[Array, Array]:
+        # One forward pass for both terms: two would move running statistics twice.
+        z = task.features(w, batch, key)
+        logits = task.head(w, z, batch.mask, key)
+        loss = cross_entropy(logits, batch)
+        return loss + pull(z, batch), loss
+
+    return objective
 
 
 def pairs(uploads: Prototypes, cohort: Cohort) -> tuple[Array, Array]:
     """(means [M, K, e] by client id, the weight of each (k, j), f32[M, K]).
 
-    Several devices exchange the uploads here, once: the steps of a server that follow
-    would sum over devices every time.
+    Several devices exchange the uploads here, once: otherwise each later step of the
+    server would sum over devices.
     """
     weights = uploads.count * aggregation.uniform(cohort)[:, None]
     order = jnp.argsort(cohort.ids)
@@ -130,5 +151,5 @@ def pair_loss(logits: Array, weight: Array) -> Array:
     """The mean over (k, j) of the cross-entropy of logits [M K, K] to the class j."""
     clients, classes = weight.shape
     labels = jnp.tile(jnp.arange(classes), clients)
-    rows = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    return jnp.sum(weight.ravel() * rows) / jnp.maximum(jnp.sum(weight), 1)
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+    return jnp.sum(weight.ravel() * losses) / jnp.maximum(jnp.sum(weight), 1)

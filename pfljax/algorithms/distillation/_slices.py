@@ -1,10 +1,10 @@
-"""The first channels of a model: slices of its leaves, and means over them.
+"""Slices of a model that have the first channels of its leaves, and their means.
 
-A slice of a leaf is its leading corner. Of a kernel [3, 4] a model that is two channels
-narrower on either side has the part [1, 2]:
+A slice of a leaf is its leading corner. Of a kernel [3, 4], a model that is two
+channels narrower on either side has the part [1, 2]:
 
-    a a . .         cut: the a alone
-    . . . .         embed: the a, and zeros for the points
+    a a . .         cut: only the entries a
+    . . . .         embed: the entries a, and zeros for the points
     . . . .
 
 Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264.
@@ -20,7 +20,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, Params, Task
 
 Tree = Any
-NO_CLASSES = -1  # of a leaf without an axis of classes
+NO_CLASSES = -1  # for a leaf without an axis of classes
 
 
 def cut(a: Tree, like: Tree) -> Tree:
@@ -33,7 +33,7 @@ def cut(a: Tree, like: Tree) -> Tree:
 
 
 def add(a: Tree, corner: Tree) -> Tree:
-    """`a`, to whose leading corners those of `corner` are added."""
+    """`a` with `corner` added to the leading corner of each leaf."""
 
     def on_leaves(leaf: Array, part: Array) -> Array:
         return leaf.at[_corner(part.shape)].add(part)
@@ -60,7 +60,7 @@ def _corner(shape: Sequence[int]) -> tuple[slice, ...]:
 
 
 def largest(shapes: Sequence[Params]) -> int:
-    """The number of the model of which all are slices.
+    """The number of the model that all others are slices of.
 
     Raises:
       ValueError: there is none.
@@ -82,7 +82,7 @@ def largest(shapes: Sequence[Params]) -> int:
 
 
 def _outside(smaller: Params, larger: Params) -> str:
-    """What of a model lies outside of a larger one; "" if nothing does."""
+    """The difference that makes a model no slice of a larger one; "" without one."""
     parts = _by_path(smaller)
     wholes = _by_path(larger)
     for path in parts | wholes:
@@ -101,10 +101,10 @@ def _by_path(shapes: Params) -> dict[str, Any]:
 
 
 def class_axes(task: Task) -> Params:
-    """At every leaf its axis of classes, where the output layer has one.
+    """The axis of classes of every leaf of the output layer.
 
-    The output layer is the last module. Its axis is the last that is as long as there
-    are classes. `NO_CLASSES` at all other leaves.
+    The output layer is the last module. The axis is the last one whose length is the
+    number of classes. All other leaves have `NO_CLASSES`.
     """
 
     def class_axis(leaf: Any, module: int) -> int:
@@ -117,13 +117,13 @@ def class_axes(task: Task) -> Params:
 
 
 def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:
-    """What each element of stacked slices counts for, to broadcast against `sent`.
+    """The weight of each element of stacked slices, to broadcast against `sent`.
 
     Args:
       sent: slices stacked over M.
-      weight: f32[M], of each client.
+      weight: f32[M], the weight of each client.
       present: f32[M, K], 1 for each class that the client has.
-      axes: those of `class_axes`.
+      axes: the result of `class_axes`.
     """
 
     def on_leaf(leaf: Array, axis: int) -> Array:
@@ -137,9 +137,9 @@ def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:
 
 
 def counted_mean(stacks: Iterable[tuple[Tree, Tree]], default: Tree) -> Tree:
-    """Mean of each element over the slices that hold it; nobody's keeps `default`.
+    """Mean of each element over the slices that have it, or else its `default`.
 
-    `stacks` are pairs of slices stacked over M, each of shapes of its own, and their
+    `stacks` has pairs of slices, stacked over M with shapes of their own, and their
     `weights`.
     """
 

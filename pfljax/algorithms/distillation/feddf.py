@@ -1,18 +1,21 @@
-"""FedDF. Lin, Kong, Stich, Jaggi, NeurIPS 2020, https://arxiv.org/abs/2006.07242.
+"""FedDF: the server distils the ensemble of the clients' models on public examples.
+
+Lin, Kong, Stich, Jaggi, NeurIPS 2020, https://arxiv.org/abs/2006.07242 (Algorithm 3).
 
     Server   w_g, a model of each architecture g
     Client   nothing
     Message  w_g of the client's architecture     Upload  w_k, w_g after local training
-With S the cohort and p the softmax outputs, the server starts the model of each
+
+Let S be the cohort, and p the softmax outputs. The server starts the model of each
 architecture at the mean of its uploads, x <- sum_k n_k w_k / sum_k n_k, and takes
-`server_steps` of Adam on its own rows d, whose labels it does not read (Algorithm 3):
+`server_steps` of Adam on the public examples d, whose labels it does not use, down
 KL(p of mean_k in S f_k(d) || p of f_x(d)).
 All uploads of all architectures are teachers, in evaluation mode. The rate follows a
-cosine to 0, gradients are cut at the norm `clip`. An architecture that sent nothing
-keeps its model. Client k is judged by the model of its architecture.
+cosine to 0, and gradients are clipped at the norm `clip`. An architecture without
+uploads keeps its model. Client k is evaluated with the model of its architecture.
 
-Differs from the paper: there steps end early where rows with labels, apart from all
-others, say so; here all are taken.
+Differs from the paper, which stops early by a separate set of labelled examples; here
+all steps are taken.
 """
 
 from functools import partial
@@ -21,9 +24,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.algorithms._row_outputs import compute_outputs, number_examples
+from pfljax.algorithms._example_outputs import compute_outputs, number_examples
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, server_rows, statistics, tree
+from pfljax.core import aggregation, public_examples, statistics, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
 from pfljax.core.minibatches import each_minibatch
@@ -45,15 +48,15 @@ def feddf(
     """Builds FedDF; `server_steps` = 0 with one architecture is FedAvg.
 
     Args:
-      server_steps: steps of distillation a round; 0 is FedAvg.
-      server_lr: first rate of the server's Adam, which falls by a cosine.
-      server_batch_size: rows of a step at the server.
+      server_steps: distillation steps in each round; 0 is FedAvg.
+      server_lr: first rate of the server's Adam, which follows a cosine.
+      server_batch_size: examples in a step of the server.
       clip: largest norm of a gradient at the server.
 
     Raises:
-      ValueError: the server has no rows.
+      ValueError: there are no public examples.
     """
-    server_rows.require("feddf", public_rows)
+    public_examples.require("feddf", public_rows)
     tasks = task.peers or (task,)
     schedule = optax.cosine_decay_schedule(server_lr, max(server_steps, 1))
     adam = optax.chain(optax.clip_by_global_norm(clip), optax.adam(schedule))
@@ -80,13 +83,13 @@ def feddf(
 
 
 def fusing(tasks, distil, batch_size):
-    """The `aggregate`: a student of each architecture that sent, from its mean."""
+    """The `aggregate`: a student of each architecture with uploads, from their mean."""
 
     def aggregate(models, uploads, cohort):
         senders = aggregation.senders(cohort)
-        # Without labels: a minibatch says which rows it has.
+        # Without labels: a minibatch has the numbers of its examples instead.
         pool = number_examples(cohort.public)
-        target = taught(tasks, uploads, senders, pool, batch_size)
+        target = mean_logits(tasks, uploads, senders, pool, batch_size)
         after = list(models)
         for number, sent in uploads.items():
             weight = aggregation.by_examples(senders[number])
@@ -100,7 +103,7 @@ def fusing(tasks, distil, batch_size):
 
 
 def distilling(optimizer, steps, batch_size):
-    """(task, params, rows that are numbered, their logits [P, K], key) -> a student."""
+    """(task, params, numbered examples, target logits [P, K], key) -> a student."""
 
     def distil(task, start, pool, target, key):
         def objective(params, batch, key):
@@ -122,24 +125,24 @@ def distilling(optimizer, steps, batch_size):
     return distil
 
 
-def taught(tasks, uploads, senders, public, batch_size):
-    """The mean logits of all that was sent, on each of the server's rows, f32[P, K]."""
-    # Once: every batch of rows has all models at hand then.
+def mean_logits(tasks, uploads, senders, public, batch_size):
+    """The mean logits of all uploads for each of the public examples, f32[P, K]."""
+    # Gathered once, so that every batch of examples has all models.
     teachers = {
         number: aggregation.gather(sent, senders[number])
         for number, sent in uploads.items()
     }
     count = sum(jnp.sum(aggregation.uniform(who)) for _, who in teachers.values())
 
-    def mean_logits(batch):
+    def batch_logits(batch):
         total = 0.0
         for number, (sent, who) in teachers.items():
             predict = partial(tasks[number].predict, batch=batch)
-            # One after another: the logits of all are small, and their layers are not.
+            # One after another: the logits of all are small, but their layers are not.
             logits = jax.lax.map(predict, sent)
             weight = aggregation.uniform(who)
             total += jnp.tensordot(weight, logits, 1, precision="highest")
         return total / jnp.maximum(count, 1)
 
     every = jnp.arange(len(public.examples.y))
-    return compute_outputs(mean_logits, public, every, batch_size)
+    return compute_outputs(batch_logits, public, every, batch_size)

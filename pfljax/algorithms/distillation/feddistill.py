@@ -1,19 +1,22 @@
-"""FedDistill (FD). Jeong et al., 2018, https://arxiv.org/abs/1811.11479 (Algorithm 1).
+"""FedDistill (FD): clients exchange their mean logits of each class.
+
+Jeong et al., 2018, https://arxiv.org/abs/1811.11479 (Algorithm 1).
 
     Server   z_k[l], the mean logits of class l of every client k
-    Client   w_k, this client's own params
-    Message  Z_k[l], the mean of z_j[l] over the others, and which of them are known
-    Upload   z_k[l], the mean of its logits on rows of class l as it trained, and counts
-Each step minimises  F_k(w_k) + lam mean_b D(Z_k[y_b], a_b)  where a_b are the model's
-own logits of row b of the minibatch, and the distance D is one of
-softmax_ce   H(softmax Z, softmax a), the cross-entropy, as in the paper
-kl           KL(softmax Z || softmax a): the same slope, and 0 where both agree
-mse          the mean over classes of (Z - a)^2
-A row whose class no other client has sent adds 0. Logits are those before each step, in
-training mode. Client k is judged by w_k.
+    Client   w_k, the parameters of this client
+    Message  Z_k[l], the mean of z_j[l] over the others, and which classes are known
+    Upload   z_k[l], its mean logits in training for examples of class l, and counts
 
-Differs from the paper: there all clients take part in all rounds. Here the server keeps
-the last table of who does not, and of a class that its steps did not meet.
+Each step minimises  F_k(w_k) + lam mean_b D(Z_k[y_b], a_b),  where a_b are the model's
+own logits of example b of the minibatch, and the distance D is one of
+softmax_ce   H(softmax Z, softmax a), the cross-entropy, as in the paper
+kl           KL(softmax Z || softmax a): the same gradient, and 0 if both agree
+mse          the mean over classes of (Z - a)^2
+An example whose class no other client has sent adds 0. Logits are those before each
+step, in training mode. Client k is evaluated with w_k.
+
+Differs from the paper, where all clients take part in all rounds. Here the server keeps
+the last logits of absent clients, and of classes that a client's steps did not meet.
 """
 
 from typing import Literal
@@ -42,11 +45,11 @@ def feddistill(
     lam: NotNegative = 1.0,
     distance: Literal["softmax_ce", "kl", "mse"] = "softmax_ce",
 ) -> Algorithm:
-    """Builds FedDistill; `lam` = 0, or one client alone, is local training.
+    """Builds FedDistill; `lam` = 0, or a single client, is local training.
 
     Args:
       lam: weight of the distance to the others' logits; 0 is local training.
-      distance: between logits: "softmax_ce", "kl" or "mse".
+      distance: distance between logits: "softmax_ce", "kl" or "mse".
     """
     size = task.num_classes
 
@@ -90,27 +93,27 @@ def feddistill(
 
 
 def towards(target, logits, batch, distance):
-    """The mean over the rows that count of their distance to Z[y], f32[]."""
-    rows = distance(target.mean[batch.y], logits)
+    """The mean distance to Z[y] over the examples that count, f32[]."""
+    distances = distance(target.mean[batch.y], logits)
     known = batch.mask * (target.count[batch.y] > 0)
-    # By all rows, as the data loss: a class that is not known makes its pull weaker.
-    return jnp.sum(known * rows) / jnp.maximum(jnp.sum(batch.mask), 1)
+    # Over all examples, like the data loss: unknown classes make the pull weaker.
+    return jnp.sum(known * distances) / jnp.maximum(jnp.sum(batch.mask), 1)
 
 
 def softmax_ce(target, logits):
-    """Cross-entropy of each row to the distribution of its target, f32[B]."""
+    """Cross-entropy of each example to the distribution of its target, f32[B]."""
     return optax.softmax_cross_entropy(logits, jax.nn.softmax(target))
 
 
 def kl(target, logits):
-    """Divergence of each row from the distribution of its target, f32[B]."""
+    """Divergence of each example from the distribution of its target, f32[B]."""
     predicted = jax.nn.log_softmax(logits)
     wanted = jax.nn.log_softmax(target)
     return optax.losses.kl_divergence_with_log_targets(predicted, wanted)
 
 
 def mse(target, logits):
-    """Mean over classes of each row's squared distance to its target, f32[B]."""
+    """Mean over classes of each example's squared distance to its target, f32[B]."""
     return jnp.mean(jnp.square(target - logits), -1)
 
 
@@ -118,22 +121,22 @@ DISTANCES = {"softmax_ce": softmax_ce, "kl": kl, "mse": mse}
 
 
 def mean_of_others(tables, client_id):
-    """Z_k, the mean of all tables but this client's own; its counts are of clients."""
+    """Z_k, the mean logits of the other clients; its counts are numbers of clients."""
     known = (tables.count > 0).astype(jnp.float32)
     terms = tables.mean * known[..., None]
-    # All but one as all less one: the sum is computed once for the whole cohort.
-    own_terms, own_known = tree.row_or_zeros((terms, known), client_id)
+    # The sum over all is computed once for the whole cohort.
+    own_terms, own_known = tree.take_or((terms, known), client_id)
     count = jnp.sum(known, 0) - own_known
     total = jnp.sum(terms, 0) - own_terms
     return prototypes.from_sums(total, count)
 
 
 def replace_tables(tables, uploads, cohort):
-    """The tables, those of who reported replaced class by class."""
+    """The mean logits of all clients, replaced for the classes that were reported."""
     met = uploads.count > 0
     kept = tree.take(tables, cohort.ids)
     new = Prototypes(
         mean=jnp.where(met[..., None], uploads.mean, kept.mean),
         count=jnp.where(met, uploads.count, kept.count),
     )
-    return tree.put(tables, aggregation.present_ids(cohort), new)
+    return aggregation.record(tables, new, cohort)

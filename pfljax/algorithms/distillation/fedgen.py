@@ -1,22 +1,25 @@
-"""FedGen. Zhu, Hong, Zhou, ICML 2021, https://arxiv.org/abs/2105.10056 (Algorithm 1).
+"""FedGen: the server trains a generator of features, from which clients learn.
+
+Zhu, Hong, Zhou, ICML 2021, https://arxiv.org/abs/2105.10056 (Algorithm 1).
 
     Server   h, the head; G, a generator of features, and its Adam; the labels it knows
-    Client   b_k, this client's own body
+    Client   b_k, the body of this client
     Message  h, G, labels     Upload  h_k, the head after local training, and counts c_k
-With p the softmax outputs and r drawn from the labels, each step goes down
-CE(h(b(x)), y) + alpha_t CE(h(G(r)), r) + beta_t KL(p of h(G(y)) || p of h(b(x))),
-where G and the first p of KL are constants. The server trains G on the heads as they
-come, with r drawn from the labels of which a client has two rows, down
-sum_k c_k[r] / c[r] CE(h_k(G(r)), r) + exp(-mean_ab |noise_a - noise_b|^2 |G_a - G_b|)
-and then takes  h <- sum_k n_k h_k / sum_k n_k.  Client k is judged as in LG-FedAvg.
-Before the first aggregation no label is known, and the terms of G weigh nothing.
 
-The constants below are those of the authors' code, as are alpha_t = alpha .98^t, down
-to 1e-4, and Adam's rate times .98^t. Differs from it: noise is normal, as in the
-paper; the weights c_k[r] / c[r] are those of each row, where its product of a vector
-and a column leaves their mean; the terms of G count in all local epochs, there in the
-first 20; and G normalises by each batch everywhere. Heads see features of G in
-evaluation mode.
+With p the softmax outputs and r drawn from the labels, each step minimises
+CE(h(b(x)), y) + alpha_t CE(h(G(r)), r) + beta_t KL(p of h(G(y)) || p of h(b(x))),
+where G and the first p of KL are constants. The server trains G on the uploaded heads,
+with r drawn from the labels of which a client has at least two examples, to minimise
+sum_k c_k[r] / c[r] CE(h_k(G(r)), r) + exp(-mean_ab |noise_a - noise_b|^2 |G_a - G_b|).
+Then it takes  h <- sum_k n_k h_k / sum_k n_k.  Client k is evaluated as in LG-FedAvg.
+Before the first aggregation no label is known, and the terms of G have the weight 0.
+
+The constants below are those of the authors' code, as are alpha_t = alpha 0.98^t, down
+to 1e-4, and Adam's rate times 0.98^t. Differs from it: the noise is normal, as in the
+paper; each example has its own weight c_k[r] / c[r], where the code's product of a
+vector and a column leaves their mean; the terms of G count in all local epochs, and not
+only in the first 20; and G always normalises by the batch. Heads see the features of G
+in evaluation mode.
 """
 
 from typing import Any, NamedTuple
@@ -33,20 +36,20 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.server_model import wrap_server
-from pfljax.core.training import fit, reporting
+from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
-DECAY = 0.98  # a round, of the rate and of both weights
-LEAST = 1e-4  # that a weight comes down to
+DECAY = 0.98  # of the rate and of both weights in each round
+LEAST = 1e-4  # lower bound of a weight
 
 
 class Message(NamedTuple):
-    """What a client is sent."""
+    """The head, and the generator with its labels."""
 
     head: Params
     g: Generator
-    labels: Array  # f32[K], 1 for those that the generator knows
+    labels: Array  # f32[K], 1 for a label that the generator knows
 
 
 class Server(NamedTuple):
@@ -57,7 +60,7 @@ class Server(NamedTuple):
 
 
 class Upload(NamedTuple):
-    """The trained head, and how many rows of each label the client has."""
+    """The trained head, and the client's number of examples of each label."""
 
     head: Params
     counts: Any  # f32[K]
@@ -81,7 +84,7 @@ def fedgen(
       beta: weight of the divergence from the logits on them.
       hidden: units of the generator's layer.
       generator_lr: rate of the generator's Adam.
-      generator_steps: steps of the generator a round.
+      generator_steps: steps of the generator in each round.
     """
     shared = lg_fedavg(task, local)
 
@@ -92,7 +95,7 @@ def fedgen(
         return Server(head=head, trained=trained)
 
     def aggregate(server, uploads, cohort):
-        # Once: every step of the generator has all heads at hand then.
+        # Gathered once, so that every step of the generator has all heads.
         sent, who = aggregation.gather(uploads, cohort)
         counts = sent.counts * aggregation.uniform(who)[:, None]
 
@@ -130,13 +133,12 @@ def training(task, local, alpha, beta):
         start = jnp.asarray([alpha, beta])
         decayed = start * DECAY**turn.round
         weights = jnp.maximum(decayed, jnp.minimum(start, LEAST))
-        # 0 while there is no generator, for it knows no label then.
+        # 0 as long as the generator knows no label.
         weights *= jnp.max(message.labels)
         objective = guide(task, message, *weights)
         head = tree.with_structure(message.head, own_head)
         params = tree.merge(head, body)
-        slope_of = reporting(objective)
-        params, metrics = fit(task.loss, params, data, turn, local, slope_of)
+        params, metrics = fit_objective(objective, params, data, turn, local)
         head, body = tree.split(params, in_head)
         counts = class_counts(data, task.num_classes, local.batch_size)
         head = tree.with_structure(head, message.head)
@@ -146,20 +148,20 @@ def training(task, local, alpha, beta):
 
 
 def guide(task, message, alpha, beta):
-    """What a client steps by: CE of its rows, and the terms of the generator."""
+    """The objective of a client: CE of its examples, and the terms of the generator."""
 
     def objective(params, batch, key):
         keys = jax.random.split(derive(key, "generator"), 3)
         logits = task.logits(params, batch, key)
         loss = cross_entropy(logits, batch)
         r = generator.draw_labels(message.labels, keys[0], len(batch.y))
-        # Both at once: half of what compiles.
-        of_labels = jax.vmap(generator.draw, (None, 0, 0))
-        drawn = of_labels(message.g, jnp.stack([r, batch.y]), keys[1:])
-        of_r, of_y = jax.vmap(head_logits, (None, None, 0))(task, params, drawn.z)
-        taught = cross_entropy(of_r, Batch.full(drawn.z[0], r))
-        gap = divergence(of_y, logits, batch)
-        return loss + alpha * taught + beta * gap, loss
+        # Both kinds of labels at once: this halves the compile time.
+        draw = jax.vmap(generator.draw, (None, 0, 0))
+        drawn = draw(message.g, jnp.stack([r, batch.y]), keys[1:])
+        for_r, for_y = jax.vmap(head_logits, (None, None, 0))(task, params, drawn.z)
+        generated = cross_entropy(for_r, Batch.full(drawn.z[0], r))
+        gap = divergence(for_y, logits, batch)
+        return loss + alpha * generated + beta * gap, loss
 
     return objective
 

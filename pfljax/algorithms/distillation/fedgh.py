@@ -1,18 +1,20 @@
-"""FedGH. Yi et al., ACM MM 2023, https://arxiv.org/abs/2303.13137 (Algorithm 1).
+"""FedGH: the server trains a head on the mean features of the clients' classes.
 
-    Server   theta, the head      Client  phi_k, this client's own body
+Yi et al., ACM MM 2023, https://arxiv.org/abs/2303.13137 (Algorithm 1).
+
+    Server   theta, the head      Client  phi_k, the body of this client
     Message  theta                Upload  R_k^j, and which classes j it has
-Body and head are trained jointly from (phi_k, theta), and the client's own head is
-dropped. R_k^j is the mean of the features of all its rows of class j under the trained
-body, in evaluation mode. The server takes `server_steps` steps of
-theta <- theta - server_lr grad mean_{k, j} CE(head(theta, R_k^j), j), over all clients
-and their classes, each of weight 1. Client k is judged by the newest theta on phi_k.
 
-Differs from the paper: each of its steps may take a batch of the pairs (k, j). Here it
-takes them all, so that the order of clients says nothing.
+Body and head are trained jointly from (phi_k, theta), and the trained head is dropped.
+R_k^j is the mean of the features of all the client's examples of class j, by the
+trained body in evaluation mode. The server takes `server_steps` steps
+theta <- theta - server_lr grad mean_{k, j} CE(head(theta, R_k^j), j)  over all clients
+and their classes, each with weight 1. Client k is evaluated with the newest theta on
+phi_k.
+
+Differs from the paper, where a step may use a batch of the pairs (k, j). Here it uses
+them all, so that the order of clients does not matter.
 """
-
-from typing import Annotated
 
 import jax
 from flax.traverse_util import flatten_dict, unflatten_dict
@@ -20,12 +22,10 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import tree
-from pfljax.core.optimizers import learning_rate
+from pfljax.core.optimizers import ServerRate, server_rate
 from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NOT_NEGATIVE, Count, component
-
-ServerRate = Annotated[float | None, NOT_NEGATIVE]  # None for that of local training
+from pfljax.registry import Count, component
 
 
 @component
@@ -38,11 +38,10 @@ def fedgh(
 ) -> Algorithm:
     """Builds FedGH; `server_steps` = 0 or `server_lr` = 0 never moves theta.
 
-    `server_lr` = None is the learning rate of local training, as in the paper's proof.
-
     Args:
-      server_steps: steps of the server's head a round; 0 never moves it.
-      server_lr: rate of these; None for that of local training.
+      server_steps: steps of the server's head in each round; 0 never moves it.
+      server_lr: rate of these steps; None for that of local training, as in the paper's
+        proof.
     """
 
     def train(turn, theta, phi, data):
@@ -51,8 +50,8 @@ def fedgh(
         return part(task, w, "body"), prototypes.present(means), metrics
 
     def aggregate(theta, uploads, cohort):
-        rate = learning_rate(local, cohort.round) if server_lr is None else server_lr
-        # The head alone is asked, but a model wants all of its parameters.
+        rate = server_rate(server_lr, local, cohort.round)
+        # Only the head is applied, but the model takes all of its parameters.
         shapes = jax.eval_shape(task.init, cohort.key)
         no_body = tree.zeros(part(task, shapes, "body"))
         means, weight = prototypes.pairs(uploads, cohort)
@@ -70,7 +69,7 @@ def fedgh(
         train=train,
         aggregate=aggregate,
         personal=lambda turn, theta, phi, data: join(phi, theta),
-        # A head alone judges nobody.
+        # A head alone is no model.
         server_model=None,
         origin=prototypes.no_origin,
         parts=("body", "head"),
@@ -78,10 +77,10 @@ def fedgh(
 
 
 def part(task, params, name):
-    """The body's or the head's parameters, without a trace of the other part.
+    """The parameters of the body or of the head, without None for the other part.
 
-    `tree.split` would leave the names of the body's layers in the server, which differ
-    between architectures.
+    `tree.split` would leave the names of the body's layers at the server, and these
+    differ between architectures.
     """
     leaves = flatten_dict(params)
     group = flatten_dict(task.groups)

@@ -1,49 +1,52 @@
-"""FedGKT. He, Annavaram, Avestimehr, NeurIPS 2020, https://arxiv.org/abs/2007.14513.
+"""FedGKT: clients and a larger network at the server teach each other.
 
-    Server   g, a network on features, and its optimizer; s_k, what it says of each row
-             of every client k, and for whom it has said so
-    Client   w_k = (E_k, A_k), this client's own body and head
+He, Annavaram, Avestimehr, NeurIPS 2020, https://arxiv.org/abs/2007.14513 (Algorithm 1).
+
+    Server   g, a network on features, and its optimizer; s_k, its logits for the
+             examples of every client k, and which clients have them
+    Client   w_k = (E_k, A_k), the body and head of this client
     Message  s_k, and whether there is one
-    Upload   of each of its rows features H, logits z = A(H) and label y, after
+    Upload   the features H, logits z = A(H) and label y of each of its examples, after
              training, in evaluation mode; and its turn in the server's order
-With T the temperature, KL(a || b) that of softmax(a / T) and softmax(b / T), a client
-goes down  CE(A(E(x)), y) + alpha T^2 KL(s || A(E(x)))  and then the server, for
-`server_epochs` over one client after another and their rows in order, goes down
-T^2 KL(z || g(H)) + alpha CE(g(H), y)  (Algorithm 1). s is g(H) as it stood before the
-step that H was in, in the last epoch. Without an answer KL weighs 0. Client k is judged
-by g(E_k(x)), also before it ever took part. Clients of several architectures may take
-part whose features have one shape. Labels and features of all rows leave the client;
-the server holds those of the whole cohort at once.
 
-Differs from the paper: g is a perceptron on the features as one vector, not the upper
-stages of a ResNet on images of features. Clients' turns are drawn anew every round, for
-else those of high numbers would be favoured. A client's optimizer starts afresh.
-Differs from the authors' code: it adds 1e-7 to the first distribution of a KL.
+With the temperature T, let KL(a || b) be that of softmax(a / T) and softmax(b / T). A
+client minimises  CE(A(E(x)), y) + alpha T^2 KL(s || A(E(x))).  Then the server, for
+`server_epochs` over one client after another and their examples in order, minimises
+T^2 KL(z || g(H)) + alpha CE(g(H), y).  s is g(H) in the last epoch, before the step
+that uses H. Without s the weight of KL is 0. Client k is evaluated with g(E_k(x)), even
+before it first takes part. Clients may have different architectures whose features have
+the same shape. Labels and features of all examples leave the client, and the server
+holds those of the whole cohort at once.
+
+Differs from the paper: g is a perceptron on the features as one vector, instead of the
+upper stages of a ResNet on images of features. Clients' turns are drawn anew in every
+round; otherwise clients with high ids would be favoured. A client's optimizer starts
+afresh. Differs from the authors' code, which adds 1e-7 to the first distribution of a
+KL.
 """
 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from pfljax.algorithms._row_outputs import number_examples
-from pfljax.algorithms.distillation import _sent_rows as sent_rows
+from pfljax.algorithms._example_outputs import number_examples
+from pfljax.algorithms.distillation import _sent_examples as sent_examples
 from pfljax.algorithms.distillation._prototypes import width
-from pfljax.algorithms.distillation.fedgh import ServerRate
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, perceptron, tree
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
-from pfljax.core.optimizers import learning_rate
-from pfljax.core.training import fit, reporting
+from pfljax.core.optimizers import ServerRate, learning_rate
+from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
 class Answers(NamedTuple):
-    """What the server's network says of a client's rows."""
+    """The logits of the server's network for a client's examples."""
 
     s: Any  # f32[N, K]
-    known: Any  # f32[], 1 once it has said so
+    known: Any  # f32[], 1 once they have been computed
 
 
 class Server(NamedTuple):
@@ -55,7 +58,7 @@ class Server(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """The client's model, of which the body counts, and the server's network."""
+    """A client's model, whose body is used, and the server's network."""
 
     w: Params
     g: Params
@@ -74,18 +77,18 @@ def fedgkt(
     depth: Count = 2,
     most_rows: AtLeastOne = 1,
 ) -> Algorithm:
-    """Builds FedGKT; without `server_epochs` nobody is answered: local training.
+    """Builds FedGKT; `server_epochs` = 0 is local training.
 
     Args:
       task: the model.
-      local: how a client trains, and the server's batches and optimizer.
-      alpha: the weight of KL to a client, and of CE to the server.
-      temperature: T.
-      server_epochs: passes of the server over all rows of the cohort.
-      server_lr: None for the learning rate of local training.
-      hidden: units of each layer of g but the last.
-      depth: of such layers; 0 is a linear g.
-      most_rows: training rows of the largest client.
+      local: how a client trains; the server has the same batch size and optimizer.
+      alpha: weight of KL for a client, and of CE for the server.
+      temperature: the temperature T.
+      server_epochs: passes of the server over all examples of the cohort.
+      server_lr: learning rate of the server; None for that of local training.
+      hidden: units of each hidden layer of g.
+      depth: number of hidden layers; 0 is a linear g.
+      most_rows: number of training examples of the largest client.
     """
     widths = (width(task), *[hidden] * depth, task.num_classes)
     at_server = local
@@ -99,13 +102,13 @@ def fedgkt(
         answers = Answers(s=nothing, known=jnp.zeros(num_clients))
         return Server(g=g, moments=moments, answers=answers)
 
-    def predict(judged, batch):
-        z = task.features(judged.w, batch, None)
-        return perceptron.apply(judged.g, z)
+    def predict(pair, batch):
+        z = task.features(pair.w, batch, None)
+        return perceptron.apply(pair.g, z)
 
     return alone(task, local)._replace(
         init=init,
-        message=lambda turn, server, w: tree.row_or_zeros(server.answers, turn.id),
+        message=lambda turn, server, w: tree.take_or(server.answers, turn.id),
         train=training(task, local, alpha, temperature, most_rows),
         aggregate=answering(at_server, alpha, temperature, server_epochs),
         personal=lambda turn, server, w, data: Pair(w=w, g=server.g),
@@ -116,7 +119,7 @@ def fedgkt(
 
 
 def training(task, local, alpha, temperature, most_rows):
-    """The `train` of a client, which steps towards the answers to its rows."""
+    """The `train` of a client, towards the server's logits for its examples."""
 
     def train(turn, message, w, data):
         def objective(w, batch, key):
@@ -128,16 +131,19 @@ def training(task, local, alpha, temperature, most_rows):
             gap = soft_kl(tree.take(message.s, number), logits, batch, temperature)
             return loss + alpha * message.known * gap, loss
 
-        slope_of = reporting(objective)
-        w, metrics = fit(task.loss, w, number_examples(data), turn, local, slope_of)
+        w, metrics = fit_objective(objective, w, number_examples(data), turn, local)
         size = local.batch_size
-        return w, sent_rows.from_client(task, w, data, turn, most_rows, size), metrics
+        return (
+            w,
+            sent_examples.from_client(task, w, data, turn, most_rows, size),
+            metrics,
+        )
 
     return train
 
 
 def answering(local, alpha, temperature, epochs):
-    """The `aggregate`: the server's network learns, and answers in the last epoch."""
+    """The `aggregate`: the server's network learns, and sends back its last logits."""
 
     def objective(g, batch, z):
         logits = perceptron.apply(g, batch.x)
@@ -148,14 +154,14 @@ def answering(local, alpha, temperature, epochs):
         if epochs == 0:
             return server
         optimizer = local.optimizer(learning_rate(local, cohort.round))
-        step = sent_rows.stepping(objective, optimizer)
-        sent, ids = sent_rows.in_turn(*aggregation.gather(uploads, cohort))
-        clients, rows = sent.labels.shape
-        parts = sent_rows.in_batches(sent, min(local.batch_size, rows))
+        step = sent_examples.make_step(objective, optimizer)
+        sent, ids = sent_examples.in_turn(*aggregation.gather(uploads, cohort))
+        clients, count = sent.labels.shape
+        parts = sent_examples.in_batches(sent, min(local.batch_size, count))
         start = server.g, server.moments
-        (g, moments), s = sent_rows.over_epochs(step, start, parts, epochs)
-        s = s.reshape(clients, -1, s.shape[-1])[:, :rows]
-        # Past the end, where nothing is written: who did not report.
+        (g, moments), s = sent_examples.over_epochs(step, start, parts, epochs)
+        s = s.reshape(clients, -1, s.shape[-1])[:, :count]
+        # The ids of absent clients are past the end, where nothing is written.
         answers = tree.put(server.answers, ids, Answers(s, jnp.ones(clients)))
         return Server(g=g, moments=moments, answers=answers)
 
@@ -163,11 +169,11 @@ def answering(local, alpha, temperature, epochs):
 
 
 def soft_kl(target, logits, batch, temperature):
-    """T^2 KL(target || logits), of both at the temperature T; targets are constant."""
+    """T^2 KL(target || logits), both at the temperature T; the target is constant."""
     gap = divergence(target / temperature, logits / temperature, batch)
     return temperature**2 * gap
 
 
 def origin(message, w, upload):
-    """Zeros: what is sent is made anew. Labels and the turn are no change at all."""
+    """Zeros: the outputs are made anew. The labels and the turn are no change."""
     return tree.zeros(upload)._replace(labels=None, turn=None)

@@ -1,26 +1,29 @@
-"""FedKD. Wu et al., Nature Communications 13 (2022), https://arxiv.org/abs/2108.13323.
+"""FedKD: clients distil between their own model and a small shared one.
+
+Wu et al., Nature Communications 13 (2022), https://arxiv.org/abs/2108.13323.
 
     Server   v, the mentee, and the bytes of its last change
-    Client   w_k, this client's own model, the mentor, and a projection P_k
+    Client   w_k, the client's own model (the mentor), and a projection P_k
     Message  the server       Upload  v_k - v at low rank (`_low_rank`)
-With z the features, p the softmax outputs and q = CE(w) + CE(v), each step moves, on
-one batch and all from the values before it,
+
+Let z be the features, p the softmax outputs, and q = CE(w) + CE(v). Each step, on one
+batch and all from the values before it, moves
 w_k by  CE(w) + (KL(p_v || p_w) + MSE(z_w, z_v P)) / q  and
 v_k, P_k by  CE(v) + (KL(p_w || p_v) + MSE(z_w, z_v P)) / q,
-where what the other model says is a constant. v <- v + the mean change, at low rank
-again; a share T of the energy is kept, from `energy_start` to `energy_end` over the
-rounds. Client k is judged by w_k, also before it ever took part. The mentee is
-`task.proxy`, or a second model of the task, and begins from a key of its own. Running
-statistics of v_k stay with client k.
+where the outputs of the other model are constant. The server takes v <- v + the mean
+change, again at low rank. A share T of the energy is kept, which goes from
+`energy_start` to `energy_end` over the rounds. Client k is evaluated with w_k, even
+before it first takes part. The mentee is `task.proxy`, or a second model of the task,
+and is drawn with a key of its own. The running statistics of v_k stay with client k.
 
-Shapes are static, so the bytes of message and upload are those of whole models. What
-low rank sends is in the metrics: "sent_bytes" of a client, and "received_bytes" of a
-client that took part in the round before; the first message is a whole model.
+Shapes are static, so the bytes of message and upload are those of whole models. The
+bytes at low rank are in the metrics: "sent_bytes" of a client, and "received_bytes" of
+a client that took part in the round before; the first message is a whole model.
 
-Differs from the authors' code: it goes down the sum of all terms in w_k, v_k and P_k at
-once, through the other model and through q, so that MSE counts twice; it matches hidden
-layers of both models without P_k; T goes by (t + 1) / R in round t, here by t / R; and
-a tensor whose least singular value is needed is sent as zeros.
+Differs from the authors' code, which minimises the sum of all terms in w_k, v_k and P_k
+at once, through the other model and through q, so that MSE counts twice; which matches
+hidden layers of both models without P_k; where T depends on (t + 1) / R in round t,
+here on t / R; and which sends a tensor as zeros if its least singular value is needed.
 """
 
 from typing import NamedTuple
@@ -35,29 +38,29 @@ from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy, unsent
 from pfljax.core.losses import cross_entropy, divergence, square_distance
-from pfljax.core.training import fit, reporting
-from pfljax.core.types import Algorithm, Array, Local, Params, Task
+from pfljax.core.training import fit_objective
+from pfljax.core.types import Algorithm, Array, Local, Params, Task, zero_origin
 from pfljax.registry import AtLeastOne, Share, component
 
 DRAW = jax.nn.initializers.lecun_normal()  # of the projection
 
 
 class Server(NamedTuple):
-    """The mentee, and what its last change weighed."""
+    """The mentee, and the bytes of its last change."""
 
     v: Params
     size: Array  # f32[], bytes
 
 
 class Client(NamedTuple):
-    """What a client keeps."""
+    """The mentor, and the projection of the mentee's features."""
 
     w: Params
     projection: Array  # f32[width of the mentee's features, of the mentor's]
 
 
 class Outputs(NamedTuple):
-    """What one of the two models says of a batch."""
+    """The outputs of one of the two models for a batch."""
 
     features: Array  # [B, width of the mentor's features]
     logits: Array  # [B, K]
@@ -75,11 +78,11 @@ def fedkd(
     """Builds FedKD; an energy of 1 sends changes without loss.
 
     Args:
-      energy_start: share of the singular values' energy that is sent at first.
-      energy_end: what it nears by the last round; 1 sends changes without loss.
+      energy_start: share of the singular values' energy in the first round.
+      energy_end: share that the last round approaches; 1 sends without loss.
     """
     proxy = task.proxy or task
-    slope_of = reporting(mutual(task, proxy))
+    objective = mutual(task, proxy)
 
     def energy_at(round_):
         return energy_start + round_ / rounds * (energy_end - energy_start)
@@ -94,7 +97,7 @@ def fedkd(
 
     def train(turn, message, client, data):
         start = (client.w, message.v, client.projection)
-        models, metrics = fit(task.loss, start, data, turn, local, slope_of)
+        models, metrics = fit_objective(objective, start, data, turn, local)
         w, v, projection = models
         change = tree.sub(v, message.v)
         change, size = low_rank.compress(change, energy_at(turn.round))
@@ -113,44 +116,43 @@ def fedkd(
         train=train,
         aggregate=aggregate,
         personal=lambda turn, server, client, data: client.w,
-        # An upload is a change already.
-        origin=lambda message, client, upload: tree.zeros(upload),
+        origin=zero_origin,
     )
     return keep_of_proxy(method, proxy, differences=True)
 
 
 def mutual(task, proxy):
-    """What mentor, mentee and projection step by, and the mentor's CE."""
+    """The objective of mentor, mentee and projection, and the mentor's CE."""
 
     def objective(models, batch, key):
         w, v, projection = models
         mentor = outputs(task, w, batch, key)
         mentee = outputs(proxy, v, batch, derive(key, "mentee"))
         projected = mentee._replace(features=mentee.features @ projection)
-        loss, of_mentor = adaptive(mentor, projected, batch)
-        _, of_mentee = adaptive(projected, mentor, batch)
-        return of_mentor + of_mentee, loss
+        loss, mentor_total = adaptive(mentor, projected, batch)
+        _, mentee_total = adaptive(projected, mentor, batch)
+        return mentor_total + mentee_total, loss
 
     return objective
 
 
 def outputs(task, params, batch, key):
-    """What a model says of a batch, by one forward pass."""
+    """The outputs of a model for a batch, by one forward pass."""
     z = task.features(params, batch, key)
     logits = task.head(params, z, batch.mask, key)
     return Outputs(features=z.reshape(len(z), -1), logits=logits)
 
 
 def adaptive(own, other, batch):
-    """(CE of a model, what it steps by), where the other model is a constant."""
+    """(CE of a model, its objective), where the other model is constant."""
     other = jax.lax.stop_gradient(other)
     loss = cross_entropy(own.logits, batch)
-    # Distillation is weak where models are bad; q of a batch without rows is 0.
+    # Distillation is weak if models are bad; q of a batch without examples is 0.
     q = jnp.maximum(loss + cross_entropy(other.logits, batch), 1e-8)
     return loss, loss + distance(own, other, batch) / q
 
 
 def distance(own, other, batch):
-    """How far the outputs of two models are from each other."""
+    """The distance between the outputs of two models."""
     hidden = square_distance(own.features, other.features, batch)
     return divergence(other.logits, own.logits, batch) + hidden

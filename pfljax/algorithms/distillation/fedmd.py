@@ -1,29 +1,32 @@
-"""FedMD. Li, Wang, 2019, https://arxiv.org/abs/1910.03581 (Algorithm 1).
+"""FedMD: clients with different models agree on the logits of public examples.
 
-Before its first round client k trains w_k on the labelled rows of the server, and then
-on its own. A round has two exchanges, about a subset A of the server's rows. They
-agree on the mean logits z(x) = mean_k f(w_k; x) of each x in A:
+Li, Wang, 2019, https://arxiv.org/abs/1910.03581 (Algorithm 1).
 
-    Server   z; the order in which rows are drawn
-    Client   w_k, this client's own params, and whether it is trained as above
-    Message  A, the numbers of its rows    Upload  f(w_k; x) of x in A, evaluation mode
+Before its first round client k trains w_k on the labelled public examples, and then on
+its own. A round has two exchanges about a subset A of the public examples. In the
+first, the clients agree on the mean logits z(x) = mean_k f(w_k; x) of each x in A:
 
-and then each client digests z, and revisits its own rows:
+    Server   z; the order in which examples are drawn
+    Client   w_k, the parameters of this client, and whether it is trained as above
+    Message  the numbers of the examples   Upload  f(w_k; x) of x in A, evaluation mode
+
+In the second, each client digests z, and revisits its own examples:
 
     Message  A and z                       Upload  nothing
-    w_k goes down mean_x mean_c |f(w_k; x)_c - z(x)_c| for `digest_epochs` over A, and
-    then trains on its own rows, as in local training.
 
-A is drawn anew every round, each class in its share. Client k is judged by w_k after
-its round; in the paper, before it has digested.
+Client k minimises  mean_x mean_c |f(w_k; x)_c - z(x)_c|  for `digest_epochs` over A,
+and then trains on its own examples, as in local training. A is drawn anew in every
+round, stratified by class. Client k is evaluated with w_k after its round; in the
+paper, before it has digested.
 
-A distance of rounding alone counts as 0, where its slope is 0: a party alone, or those
-that are all alike, digest nothing.
+A distance of rounding errors alone counts as 0, with the gradient 0: a single client,
+or clients that are all equal, digest nothing.
 
 Differs from the paper's code: training before the first round stops after a number of
-epochs, not when the loss on other rows says so; there is one size of batches on the
-server's rows; every fit starts its optimizer afresh, where theirs keep the moments of
-Adam. The labels of the server's rows are read before the first round, and for shares.
+epochs, not by the loss on other examples; there is one batch size for the public
+examples; and every fit starts its optimizer afresh, where theirs keep the moments of
+Adam. The labels of the public examples are used before the first round, and to
+stratify.
 """
 
 from functools import partial
@@ -31,34 +34,35 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from pfljax.algorithms._row_outputs import compute_outputs, list_examples
+from pfljax.algorithms._example_outputs import compute_outputs, list_examples
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, server_rows, tree
+from pfljax.core import aggregation, public_examples
 from pfljax.core.keys import fold
-from pfljax.core.minibatches import rows, steps_per_epoch
+from pfljax.core.losses import mean
+from pfljax.core.minibatches import steps_per_epoch, take_examples
 from pfljax.core.training import fit
-from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
 from pfljax.registry import AtLeastOne, Count, component
 
 
 class Server(NamedTuple):
-    """What the clients agree on, and about which rows they do so next."""
+    """The consensus, and the order of the public examples."""
 
     consensus: Any  # f32[A, K], mean logits
-    order: Any  # i32[P], of all rows of the server
+    order: Any  # i32[P], the numbers of all public examples
 
 
 class Client(NamedTuple):
-    """What a client keeps."""
+    """The state of a client."""
 
     w: Params
-    prepared: Any  # f32[], 1 once it is trained on the server's rows and its own
+    prepared: Any  # f32[], 1 once it is trained on the public examples and its own
 
 
 class Message(NamedTuple):
-    """What a client digests."""
+    """The consensus, and the examples that it is about."""
 
-    rows: Any  # i32[A]
+    subset: Any  # i32[A]
     consensus: Any  # f32[A, K]
 
 
@@ -74,33 +78,33 @@ def fedmd(
     public_batch_size: AtLeastOne = 256,
     public_rows: Count = 1,
 ) -> Algorithm:
-    """Builds FedMD; with `digest_epochs` = 0 and none before, it is local training.
+    """Builds FedMD; with all three numbers of epochs 0 it is local training.
 
     Args:
-      subset: rows of the server at most that a round is about.
+      subset: largest number of public examples in a round.
       digest_epochs: passes over these, towards the consensus.
-      pretrain_epochs: passes over the server's rows before the first round.
-      pretrain_own_epochs: passes over a client's own rows after these.
-      public_batch_size: rows of a step on the server's rows.
+      pretrain_epochs: passes over the public examples before the first round.
+      pretrain_own_epochs: passes over a client's own examples after these.
+      public_batch_size: examples in a step on the public examples.
 
     Raises:
-      ValueError: the server has no rows.
+      ValueError: there are no public examples.
     """
-    server_rows.require("fedmd", public_rows)
+    public_examples.require("fedmd", public_rows)
     count = min(subset, public_rows)
     on_public = local._replace(batch_size=public_batch_size)
     epochs = pretrain_epochs, pretrain_own_epochs
 
     def init(params, num_clients, key):
         nothing = jnp.zeros((count, task.num_classes))
-        return Server(nothing, server_rows.draw_order(key, public_rows))
+        return Server(nothing, public_examples.draw_order(key, public_rows))
 
-    def choose_rows(turn, server, client):
+    def choose_subset(turn, server, client):
         classes = task.num_classes
-        return server_rows.stratify(server.order, turn.public, count, classes)
+        return public_examples.stratify(server.order, turn.public, count, classes)
 
     def message(turn, server, client):
-        return Message(choose_rows(turn, server, client), server.consensus)
+        return Message(choose_subset(turn, server, client), server.consensus)
 
     method = alone(task, local)._replace(
         init=init,
@@ -108,10 +112,10 @@ def fedmd(
         personal=lambda turn, server, client, data: client.w,
     )
     return method._replace(
-        message=choose_rows,
+        message=choose_subset,
         train=consulting(task, local, on_public, epochs),
         aggregate=agree,
-        origin=lambda message, client, upload: tree.zeros(upload),
+        origin=zero_origin,
         then=method._replace(
             message=message,
             train=digesting(task, local, on_public, digest_epochs),
@@ -122,61 +126,60 @@ def fedmd(
 
 
 def consulting(task, local, on_public, epochs):
-    """The `train` that sends logits; a client that is new to it is prepared first."""
+    """The `train` that sends logits, after the preparation of new clients."""
 
-    def consult(turn, index, client, data):
+    def train(turn, index, client, data):
         w = prepare(task, client, turn, data, (on_public, local), epochs)
         value = partial(task.predict, w)
         logits = compute_outputs(value, turn.public, index, on_public.batch_size)
         return Client(w=w, prepared=jnp.float32(1)), logits, {}
 
-    return consult
+    return train
 
 
 def agree(server, uploads, cohort):
-    """The server with the mean logits of who reported."""
+    """The server with the mean logits of the clients that reported."""
     mean = aggregation.mean(uploads, aggregation.uniform(cohort))
     return server._replace(consensus=mean)
 
 
 def digesting(task, local, on_public, epochs):
-    """The `train` towards the consensus, and then on the client's own rows."""
+    """The `train` towards the consensus, and then on the client's own examples."""
 
-    def digest(turn, message, client, data):
-        subset = list_examples(message.rows)
+    def train(turn, message, client, data):
+        subset = list_examples(message.subset)
         steps = epochs * steps_per_epoch(on_public, subset.size)
-        apart = fold(turn, "digest")._replace(steps=steps)
 
         def distance(w, batch, key):
-            seen = rows(turn.public, batch.x, batch.mask)
-            wanted = message.consensus[batch.y]
-            gap = task.logits(w, seen, key) - wanted
-            # Rounding has a sign too, and would be stepped by as much as any distance.
-            gap = jnp.where(jnp.abs(gap) > 1e-5 * (1 + jnp.abs(wanted)), gap, 0)
-            of_row = jnp.mean(jnp.abs(gap), 1)
-            return jnp.sum(batch.mask * of_row) / jnp.maximum(jnp.sum(batch.mask), 1)
+            public = take_examples(turn.public, batch.x, batch.mask)
+            target = message.consensus[batch.y]
+            gap = task.logits(w, public, key) - target
+            # A rounding error has a sign as well, and so a gradient of full size.
+            gap = jnp.where(jnp.abs(gap) > 1e-5 * (1 + jnp.abs(target)), gap, 0)
+            return mean(jnp.mean(jnp.abs(gap), 1), batch)
 
-        w, on_way = fit(distance, client.w, subset, apart, on_public)
+        digest_turn = fold(turn, "digest", steps)
+        w, digested = fit(distance, client.w, subset, digest_turn, on_public)
         w, metrics = fit(task.loss, w, data, turn, local)
-        return client._replace(w=w), (), metrics | {"distance": on_way["loss"]}
+        return client._replace(w=w), (), metrics | {"distance": digested["loss"]}
 
-    return digest
+    return train
 
 
 def with_new_order(server, uploads, cohort):
-    """The server, which draws the rows of the next round."""
-    order = server_rows.draw_order(cohort.key, len(server.order))
+    """The server with a new order of the public examples, for the next round."""
+    order = public_examples.draw_order(cohort.key, len(server.order))
     return server._replace(order=order)
 
 
 def prepare(task, client, turn, data, locals_, epochs):
-    """w_k, trained on the server's rows and then its own, if it has not been yet."""
-    todo = (client.prepared == 0).astype(jnp.int32)
+    """w_k, trained on the public examples and then its own, if it is a new client."""
+    is_new = (client.prepared == 0).astype(jnp.int32)
     w = client.w
     parts = zip(("public", "own"), (turn.public, data), locals_, epochs, strict=True)
     for purpose, part, how, passes in parts:
-        # Of no steps after its first round: a loop that ends at once.
-        steps = todo * passes * steps_per_epoch(how, part.size)
-        apart = fold(turn, f"prepare {purpose}")._replace(steps=steps)
-        w, _ = fit(task.loss, w, part, apart, how, metrics=())
+        # After its first round there are no steps, and the loop ends at once.
+        steps = is_new * passes * steps_per_epoch(how, part.size)
+        own_turn = fold(turn, f"prepare {purpose}", steps)
+        w, _ = fit(task.loss, w, part, own_turn, how, metrics=())
     return w

@@ -1,19 +1,23 @@
-"""FedTGP. Zhang et al., AAAI 2024, https://arxiv.org/abs/2401.03230 (Algorithm 1).
+"""FedTGP: the server trains global prototypes with an adaptive margin between them.
 
-    Server   v_j of each class j, and a network G    Client  w_k, its own params
+Zhang et al., AAAI 2024, https://arxiv.org/abs/2401.03230 (Algorithm 1).
+
+    Server   v_j of each class j, and a network G    Client  w_k, its parameters
     Message  Q^j = G(v_j), the global prototypes     Upload  P_k^j, and which it has
-Client: F_k(w_k) + lam mean_j ||P_k^j - Q^j||, where P_k^j is the mean of the features
-of the minibatch's rows of class j, and j runs over its classes. After training P_k^j is
-that of all rows, in evaluation mode. Server: with d(k, l) = ||P_k^j - Q^l||, it takes
-`server_steps` steps over v and G of the mean over all uploads (k, j) of
--log [exp(-d(k, j) - m) / (exp(-d(k, j) - m) + sum_{l != j} exp(-d(k, l)))]
-where the margin m is the largest distance between two classes' mean uploads, and at
-most `tau`; l runs over all K classes. G is Linear(e, e), ReLU, Linear(e, e). Client k
-is judged by argmin_j ||f(x) - Q^j||, where f is its own body.
 
-Differs from the paper: its S are epochs over batches of the uploads, so that its server
-takes several steps in each. Here a step takes them all, so that the order of clients
-says nothing. Of a single class the paper has no margin: it is 0.
+Client k minimises  F_k(w_k) + lam mean_j ||P_k^j - Q^j||,  where P_k^j is the mean of
+the features of the minibatch's examples of class j, and j runs over its classes. After
+training, P_k^j is that of all examples, in evaluation mode. With
+d(k, l) = ||P_k^j - Q^l||, the server takes `server_steps` steps in v and G on the mean
+over all uploads (k, j) of
+-log [exp(-d(k, j) - m) / (exp(-d(k, j) - m) + sum_{l != j} exp(-d(k, l)))],
+where the margin m is the largest distance between the mean uploads of two classes, at
+most `tau`, and l runs over all K classes. G is Linear(e, e), ReLU, Linear(e, e). Client
+k predicts argmin_j ||f(x) - Q^j||, where f is its own body.
+
+Differs from the paper, where the steps are epochs over batches of the uploads, so that
+its server takes several steps in each. Here a step uses them all, so that the order of
+clients does not matter. For a single class the paper has no margin; here it is 0.
 """
 
 from functools import partial
@@ -23,19 +27,17 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.distillation import _prototypes as prototypes
-from pfljax.algorithms.distillation import fedproto
 from pfljax.algorithms.distillation._prototypes import Prototypes
-from pfljax.algorithms.distillation.fedgh import ServerRate
 from pfljax.algorithms.local import local as alone
 from pfljax.core.keys import derive
-from pfljax.core.optimizers import learning_rate
-from pfljax.core.training import descend, fit
+from pfljax.core.optimizers import ServerRate, server_rate
+from pfljax.core.training import descend, fit_objective
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):
-    """What the server trains, and never sends."""
+    """The parameters that the server trains, and never sends."""
 
     v: Any  # f32[K, e]
     network: Any  # G: two layers, (kernel f32[e, e], bias f32[e]) each
@@ -53,14 +55,11 @@ def fedtgp(
 ) -> Algorithm:
     """Builds FedTGP; `lam` = 0 trains as local training does, `tau` = 0 has no margin.
 
-    `server_lr` = None is the learning rate of local training. `server_steps` = 0 leaves
-    the prototypes as they were drawn.
-
     Args:
       lam: weight of the distance to prototypes; 0 trains alone.
       tau: largest margin between prototypes; 0 for none.
-      server_steps: steps of the server's prototypes a round.
-      server_lr: rate of these; None for that of local training.
+      server_steps: steps of the prototypes in each round; 0 leaves them as drawn.
+      server_lr: rate of these steps; None for that of local training.
     """
 
     def init(params, num_clients, key):
@@ -70,16 +69,16 @@ def fedtgp(
         known = complete(message)
 
         def pull(z, batch):
-            distance, both = fedproto.distances(z, batch, known)
+            distance, both = prototypes.distances(z, batch, known)
             return lam * jnp.sum(distance) / jnp.maximum(jnp.sum(both), 1)
 
-        gradient = fedproto.pull_features(task, pull)
-        w, metrics = fit(task.loss, w, data, turn, local, gradient)
+        objective = prototypes.pull_features(task, pull)
+        w, metrics = fit_objective(objective, w, data, turn, local)
         means = prototypes.from_client(task, w, data, local.batch_size)
         return w, prototypes.present(means), metrics
 
     def aggregate(server, uploads, cohort):
-        rate = learning_rate(local, cohort.round) if server_lr is None else server_lr
+        rate = server_rate(server_lr, local, cohort.round)
         means, weight = prototypes.pairs(uploads, cohort)
         m = jnp.minimum(margin(means, weight), tau)
 
@@ -105,7 +104,7 @@ def fedtgp(
 
 
 def complete(mean):
-    """Prototypes of which none is missing, not even in the first round."""
+    """Prototypes of all classes: none is missing, not even in the first round."""
     return Prototypes(mean=mean, count=jnp.ones(len(mean)))
 
 
@@ -132,7 +131,7 @@ def generate(server):
 
 
 def distances(a, b):
-    """The distance of each row of a [n, e] to each of b [K, e], f32[n, K]."""
+    """The distances between the vectors a [n, e] and b [K, e], f32[n, K]."""
     square = jnp.sum((a[:, None] - b) ** 2, -1)
     return prototypes.norm(square)
 
@@ -147,7 +146,7 @@ def margin(means, weight):
 
 
 def contrast(means, global_means, m):
-    """Logits [M K, K] of the uploads [M, K, e]: minus distances, less m at the own."""
+    """Logits [M K, K] of the uploads [M, K, e]: minus distances, less m at class j."""
     clients, classes, width = means.shape
     distance = distances(means.reshape(-1, width), global_means)
     own = jnp.tile(jnp.eye(classes), (clients, 1))

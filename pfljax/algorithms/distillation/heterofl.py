@@ -1,25 +1,28 @@
-"""HeteroFL. Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264.
+"""HeteroFL: clients train slices of different widths of one large model.
+
+Diao, Ding, Tarokh, ICLR 2021, https://arxiv.org/abs/2010.01264.
 
     Server   W, the parameters of the largest model
     Client   nothing
     Message  w, the first channels of W, as many as the client's model has
-    Upload   w_k, w after local training; Y_k, the classes of the client's rows
-Every client's model is a slice of the largest (`_slices`). Local training goes
-down the cross-entropy of logits of which those outside Y_k are set to 0, with gradients
-cut at the norm `clip`. Each element of W becomes the uniform mean over the
-clients of the cohort whose slice has it; in the output layer the parameters of a class
-count of clients with this class alone. What nobody has keeps its value. The server is
-judged by W, client k by its slice of W and the same mask: a class outside Y_k has the
-logit 0, so it wins where all others are negative, as in the paper.
+    Upload   w_k, w after local training; Y_k, the classes of the client's examples
 
-Static batch normalisation: running statistics are not followed in training. In a second
-exchange the cohort of the round makes one pass over its rows with the new W, and sends
-their statistics. Those of a slice are measured on the client's own rows when it is
-judged. The scaler belongs to the model (`pfljax.models.heterofl_cnn`).
+Every client's model is a slice of the largest (`_slices`). Local training minimises the
+cross-entropy of logits that are set to 0 outside Y_k, with gradients clipped at the
+norm `clip`. Each element of W becomes the uniform mean over the clients of the cohort
+whose slices have it; in the output layer, the parameters of a class are averaged only
+over clients with this class. Elements that no client has keep their values. The server
+is evaluated with W, and client k with its slice of W and the same mask: a class outside
+Y_k has the logit 0, so it wins if all others are negative, as in the paper.
 
-Differs from the paper: it makes the pass once before a test, over all clients; here it
-is one of every round, over the cohort, and its message is the whole W for each level.
-Levels are fixed, not drawn anew each round.
+Static batch normalisation: running statistics are not tracked in training. In a second
+exchange the cohort of the round makes one pass over its examples with the new W, and
+sends their statistics. Those of a slice are measured on the client's own examples when
+it is evaluated. The scaler belongs to the model (`pfljax.models.heterofl_cnn`).
+
+Differs from the paper, which makes the pass once before a test, over all clients; here
+it is made in every round, over the cohort, and its message is the whole W for each
+level. Levels are fixed, not drawn anew in each round.
 """
 
 from typing import Any, NamedTuple
@@ -42,10 +45,10 @@ from pfljax.registry import Positive, component
 
 
 class Slice(NamedTuple):
-    """A client's model, and the classes of its rows."""
+    """A client's model, and the classes of its examples."""
 
     w: Params
-    present: Any  # f32[K], 1 for a class of which it has rows
+    present: Any  # f32[K], 1 for a class of which it has examples
 
 
 @component
@@ -56,12 +59,12 @@ def heterofl(
     mask: bool = True,
     clip: Positive = 1.0,
 ) -> Algorithm:
-    """Builds HeteroFL; without `mask` everybody counts as having all classes.
+    """Builds HeteroFL; without `mask` all clients count as having all classes.
 
-    So, of one level and with a large `clip`, it is FedAvg with equal weights.
+    With one level and a large `clip` it then is FedAvg with equal weights.
 
     Args:
-      mask: logits of classes that a client lacks are 0.
+      mask: whether logits of classes that a client lacks are 0.
       clip: largest norm of a gradient.
 
     Raises:
@@ -89,8 +92,8 @@ def heterofl(
         w = measure(task, message(turn, server, client), data, turn, local)
         return Slice(w=w, present=classes(data))
 
-    def predict(judged, batch):
-        return mask_absent(task.predict(judged.w, batch), judged.present)
+    def predict(part, batch):
+        return mask_absent(task.predict(part.w, batch), part.present)
 
     method = fedavg(task, local)._replace(
         init=init,
@@ -106,7 +109,7 @@ def heterofl(
 
 
 def training(task, local, classes):
-    """The `train` of a slice, by the cross-entropy of the client's own classes."""
+    """The `train` of a slice, with the cross-entropy over the client's own classes."""
 
     def train(turn, w, client, data):
         present = classes(data)
@@ -122,7 +125,7 @@ def training(task, local, classes):
 
 
 def clipping(local, norm):
-    """Local training whose gradients have at most this norm, before all else."""
+    """Local training with gradients that are first clipped at this norm."""
 
     def optimizer(rate):
         return optax.chain(optax.clip_by_global_norm(norm), local.optimizer(rate))

@@ -1,1 +1,1 @@
-"""Clients keep nothing: one model for all."""
+"""Clients keep nothing: there is one model for all."""

@@ -1,8 +1,8 @@
-"""Networks whose layers follow one another, and the same network with wider layers.
+"""Networks that are chains of layers, and the same network with wider layers.
 
-A model has a place in the wider one, behind whose units there are zeros: where the
-activation is 0 at 0, it computes the same there, and its zeros have no gradient. A
-client of 2 hidden units, in a network of 3, and one whose units are number 2 and 0:
+A model can be embedded in the wider network, with zeros for the other units. If the
+activation is 0 at 0, it computes the same there, and the zeros have no gradient. A
+client with 2 hidden units in a network of 3, and one whose units are number 2 and 0:
 
     w   [[1, 2], [3, 4]]     widened  [[1, 2, 0], [3, 4, 0]]
                              [[4, 9, 3], [6, 9, 5]] at 2, 0  [[3, 4], [5, 6]]
@@ -19,11 +19,11 @@ from pfljax.algorithms.global_model import _units as units
 from pfljax.core.types import Array, ClientData, Params, Server, Task, Turn
 from pfljax.core.units import Units
 
-MOST = 700  # units of a layer of the wider network, where the model has no more
+MOST = 700  # units of a layer of the wider network, unless the model has more
 
 
 class Chain(NamedTuple):
-    """The layers of a model, each read by the next alone, and its wider network."""
+    """The layers of a model, each read only by the next one, and its wider network."""
 
     task: Task  # of the wider network
     hidden: tuple[Units, ...]  # of the model
@@ -32,22 +32,23 @@ class Chain(NamedTuple):
 
     @property
     def is_wider(self) -> bool:
-        """Whether the wider network is another one than the model."""
+        """Whether the wider network differs from the model."""
         return self.places != tuple(layer.size for layer in self.hidden)
 
 
 def chain(method: str, task: Task, growth: float) -> Chain:
     """The layers of the task's model, and the network that is `growth` times as wide.
 
-    No hidden layer gets wider than `MOST` units.
+    Hidden layers do not grow beyond `MOST` units.
 
     Raises:
-      ValueError: the model has other layers than dense ones and convolutions, or skips.
+      ValueError: the model has layers that are neither dense nor convolutions, or skip
+        connections.
     """
     *hidden, logits = _layers(method, task)
     places = {}
     for layer in hidden:
-        # Rounded: 1.1 times 10 is a little above 11 in floats.
+        # Rounded: in floats, 1.1 times 10 is slightly above 11.
         grown = math.ceil(round(growth * layer.size, 6))
         places[layer.module] = max(layer.size, min(grown, MOST))
     model = Chain(
@@ -81,7 +82,7 @@ def _layers(method: str, task: Task) -> list[Units]:
 
 
 def _find_break(layers: Sequence[Units]) -> str:
-    """Why the layers are no chain; "" where they are."""
+    """The reason why the layers are no chain; "" if they are one."""
     for layer, following in itertools.zip_longest(layers, layers[1:]):
         next_kernel = following and following.axes[0].path
         for reader in layer.readers:
@@ -100,33 +101,33 @@ def with_units(
     layers: Sequence[Units],
     indices: Sequence[Array],
 ) -> Params:
-    """The params with these units of each hidden layer; zeros past the end."""
+    """The parameters with these units of each hidden layer; zeros past the end."""
     for layer, index in zip(layers, indices, strict=True):
         params = units.rearrange(params, layer, index)
     return params
 
 
 def widen(params: Params, model: Chain) -> Params:
-    """The params in the wider network, with zeros behind the units of each layer."""
+    """The parameters in the wider network, with zeros after the units of each layer."""
     indices = [jnp.arange(count) for count in model.places]
     return with_units(params, model.hidden, indices)
 
 
 def at_first(model: Chain, num_clients: int) -> tuple[Array, ...]:
-    """The places of everybody's units where they are the first ones, by layer."""
+    """The positions of all clients' units by layer if they are the first ones."""
     return tuple(units.at_first(layer, num_clients) for layer in model.hidden)
 
 
 def rows_of_layer(model: Chain, number: int, params: Params) -> Array:
-    """The rows of a layer of the wider network, of the model's own units alone."""
+    """The rows of a layer of the wider network for the model's own units alone."""
     layer = [*model.hidden, model.logits][number]
     return units.unit_rows(params, layer)[: layer.size]
 
 
 def evaluate_by(model: Chain, params_of: Callable[[Server], Params]) -> dict[str, Any]:
-    """What of an `Algorithm` says that everybody is judged by the wider network.
+    """The fields of an `Algorithm` that evaluates all clients with the wider network.
 
-    A `server_model` is one of the task's own widths. Others are judged as personal.
+    A `server_model` has the widths of the task. A wider one is evaluated as personal.
     """
 
     def personal(turn: Turn, server: Server, client: Any, data: ClientData) -> Params:

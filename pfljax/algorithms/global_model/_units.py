@@ -1,6 +1,6 @@
-"""Units of layers, moved to other positions, and as rows of their parameters.
+"""Units of layers: their reordering, and rows of their parameters.
 
-The row of a unit has what goes into it: its weights, and its bias last.
+The row of a unit has its incoming weights, and its bias last.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,14 +12,14 @@ import jax.numpy as jnp
 from pfljax.core.types import Array, Params
 from pfljax.core.units import Path, Units, units_apart
 
-# A position past the end: who stands there is nobody.
+# A position past the end, for no unit.
 NOBODY = jnp.iinfo(jnp.int32).max
 
 
 def rearrange(params: Params, units: Units, index: Array) -> Params:
-    """The params whose unit i of a layer is unit `index[i]`; zeros past the end.
+    """The parameters whose unit i of a layer is unit `index[i]`; zeros past the end.
 
-    There are as many units after it as `index` i32[L] is long.
+    The result has as many units as `index` i32[L] has entries.
     """
 
     def on_leaf(path: Path, leaf: Array) -> Array:
@@ -41,18 +41,18 @@ def _take(leaf: Array, axis: int, pixels: int, index: Array) -> Array:
 
 
 def positions(assignment: Array, count: int) -> Array:
-    """Who stands at each of `count` positions, of those at `assignment` i32[d]."""
+    """The unit at each of `count` positions, for units at `assignment` i32[d]."""
     numbers = jnp.arange(len(assignment))
     return jnp.full(count, NOBODY).at[assignment].set(numbers)
 
 
 def at_first(units: Units, num_clients: int) -> Array:
-    """The positions of everybody's units where they are the first ones, i32[C, d]."""
+    """The positions of all clients' units if they are the first ones, i32[C, d]."""
     return jnp.tile(jnp.arange(units.size), (num_clients, 1))
 
 
 def unit_rows(params: Params, units: Units) -> Array:
-    """A row a unit, of what goes into it: its weights, and its bias last."""
+    """A row for each unit: its incoming weights, and its bias last."""
     leaves = {}
 
     def note(path: Path, leaf: Array) -> None:
@@ -67,7 +67,7 @@ def unit_rows(params: Params, units: Units) -> Array:
 
 
 def with_rows(params: Params, units: Units, rows: Array) -> Params:
-    """The params of which `rows` are the rows of these units."""
+    """The parameters with `rows` as the rows of these units."""
     ends = {axis.path: axis.axis for axis in units.own}
     kernel = units.axes[0].path
 
@@ -83,22 +83,22 @@ def with_rows(params: Params, units: Units, rows: Array) -> Params:
 
 
 def replace(params: Params, units: Units, rows: Array, assignment: Array) -> Params:
-    """The params with another layer, which has unit i at `assignment[i]` of its rows.
+    """The parameters with a new layer, which has unit i at row `assignment[i]`.
 
-    Who reads unit i reads it there, and nothing of the rows that have no unit.
+    Layers that read unit i read it there, and read 0 from rows without a unit.
     """
     index = positions(assignment, len(rows))
     return with_rows(rearrange(params, units, index), units, rows)
 
 
 def outside(layers: Sequence[Units], params: Params) -> Params:
-    """True at every leaf that is of none of these layers: a choice for `tree.split`."""
+    """True at every leaf that belongs to none of these layers, for `tree.split`."""
     modules = {units.module for units in layers}
     return _by_path(lambda path, leaf: path[:-1] not in modules, params)
 
 
 def _by_path(function: Callable[[Path, Array], Any], params: Params) -> Any:
-    """The function of the path and the leaf, at every leaf."""
+    """The function of the path and the leaf, for every leaf."""
 
     def on_leaf(path: Any, leaf: Array) -> Any:
         return function(tuple(key.key for key in path), leaf)

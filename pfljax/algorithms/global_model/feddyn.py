@@ -1,16 +1,20 @@
-"""FedDyn. Acar et al., ICLR 2021, https://arxiv.org/abs/2111.04263 (Algorithm 1).
+"""FedDyn: a dynamic regulariser aligns the clients' optima with that of the server.
 
-    Server   w, h             Client  g_k, the slope of F_k where it trained last
-    Message  w                Upload  w_k, the params after local training
-Client k minimises  F_k(v) - <g_k, v> + alpha / 2 ||v - w||^2  from v = w; then
-g_k <- g_k - alpha (w_k - w). Server, over the |S| of C clients who took part:
-h <- h - (1 / C) sum_k (w_k - w),  w <- mean w_k - h.  Everybody is judged by w.
+Acar et al., ICLR 2021, https://arxiv.org/abs/2111.04263 (Algorithm 1).
 
-`h` is the paper's over alpha, a change of the model: so alpha may be 0. g_k and h
-begin at 0.
+    Server   w, h             Client  g_k, the gradient of F_k at its last solution
+    Message  w                Upload  w_k, the parameters after local training
 
-Differs from the published code, which divides alpha by the share of a client's rows and
-judges the mean of all clients' last models.
+Client k minimises  F_k(v) - <g_k, v> + alpha / 2 ||v - w||^2  from v = w, and then
+takes g_k <- g_k - alpha (w_k - w). With the participants S out of C clients, the server
+takes h <- h - (1 / C) sum_k (w_k - w) and then w <- mean w_k - h. Every client is
+evaluated with w.
+
+Here `h` is the paper's h divided by alpha, a change of the model, so that alpha may be
+0. Both g_k and h start at 0.
+
+Differs from the published code, which divides alpha by the client's share of the
+examples and evaluates the mean of the last models of all clients.
 """
 
 from typing import NamedTuple
@@ -25,7 +29,7 @@ from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):
-    """Global model, and what all clients' changes add up to, a client's share of it."""
+    """The global model, and the mean over all clients of their summed changes."""
 
     w: Params
     h: Params
@@ -39,15 +43,15 @@ def feddyn(
     alpha: NotNegative = 0.01,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds FedDyn; it rests only where the mean of all grad F_k is 0.
+    """Builds FedDyn, whose only fixed points have a mean of all grad F_k of 0.
 
-    `alpha` = 0 trains as FedAvg does, whose uniform mean the server then leaves by -h:
-    with all clients, by the sum of all changes so far. `finetune` steps are of F_k
-    alone.
+    With `alpha` = 0 clients train as in FedAvg, and the server moves away from their
+    uniform mean by -h: with full participation, by the sum of all changes so far. The
+    `finetune` steps minimise F_k alone.
 
     Args:
       alpha: weight of the dynamic regulariser; 0 trains as FedAvg does.
-      finetune: local steps that precede evaluation; 0 for none.
+      finetune: local steps before the evaluation; 0 for none.
     """
 
     def train(turn, w, g, data):
@@ -57,7 +61,7 @@ def feddyn(
             return pull(v) - tree.dot(g, v)
 
         w_k, metrics = fit(task.loss, w, data, turn, local, penalty=penalty)
-        # Running statistics follow the batches: they have no slope.
+        # Running statistics follow the batches and have no gradient.
         change = statistics.without(tree.sub(w_k, w))
         return tree.axpy(-alpha, change, g), w_k, metrics
 
@@ -66,16 +70,16 @@ def feddyn(
         init=lambda params, num_clients, key: Server(w=params, h=tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
         train=train,
-        aggregate=average,
+        aggregate=aggregate,
     )
 
 
-def average(server, uploads, cohort):
-    """The mean of those who reported without the new h, and h."""
+def aggregate(server, uploads, cohort):
+    """The new h, and the mean of the uploads minus it."""
     reported = aggregation.uniform(cohort)
     mean = aggregation.mean(uploads, reported)
     change = statistics.without(tree.sub(mean, server.w))
-    # |S| / C: h sums over rounds, so who rests counts with a change of 0.
+    # |S| / C: the change of a client that does not take part is 0.
     share = reported.sum() / cohort.num_clients
     h = tree.axpy(-share, change, server.h)
     return Server(w=tree.sub(mean, h), h=h)

@@ -1,33 +1,37 @@
-"""FedMA. Wang et al., ICLR 2020, https://arxiv.org/abs/2002.06440 (Algorithm 1).
+"""FedMA: the server matches the hidden units of the clients layer by layer.
 
-    Server   w, the matched model; at which of its units those of each client stand
-    Client   w_k, its model within a round, and the same as the round began
+Wang et al., ICLR 2020, https://arxiv.org/abs/2002.06440 (Algorithm 1).
+
+    Server   w, the matched model; the positions of each client's units in it
+    Client   w_k, its model within a round, and the same at the start of the round
     Message  w with the client's own units alone; then, layer after layer, the matched
-             layer and where the client's units are in it
-    Upload   one layer of w_k; of the last layer also how many rows of each class
+             layer and the positions of the client's units in it
+    Upload   one layer of w_k; with the last layer also the examples of each class
+
 A round has an exchange for each layer. Client k trains w_k and sends its first layer.
-The server matches the hidden units of the clients (`_matching`), each a row of
-incoming weights and a bias; those of one matched unit are averaged uniformly, and
-shrunk towards the prior's mean, 0 of weights and .1 of biases. The client takes the
-matched layer for its own, puts the inputs of its next layer into that order, trains
-what is above, and sends the next layer. The logits of class c are averaged by the rows
-of that class that clients have. The next round a client begins with the matched units
-that its own became; a client that was not asked, with those that most clients have.
-Everybody is judged by w.
+The server matches the hidden units of the clients (`_matching`), each a row of incoming
+weights and a bias. The units of one match are averaged uniformly, and shrunk towards
+the mean of the prior: 0 for weights and 0.1 for biases. The client replaces its layer
+by the matched one, reorders the inputs of its next layer, trains the layers above, and
+sends the next layer. The logits of class c are averaged with the clients' numbers of
+examples of that class as weights. In the next round a client starts from the matched
+units of its own units; a client that was not selected, from those that most clients
+have. Every client is evaluated with w.
 
-The reference matches on the host, where SciPy is. Here matching is part of the round's
-program: rounds run on the device, many in one program, also those of several runs at
-once, and a visit to the host for each layer of each round would stop them all. So the
-number of matched units is fixed: `growth` times those of a client, the rest of which
-are zeros. That suits activations that are 0 at 0, as ReLU is.
+The reference matches on the host, with SciPy. Here matching is part of the program of a
+round: many rounds, also those of several runs, are one program on the device, and a
+visit to the host for each layer of each round would stop them all. So the number of
+matched units is fixed: `growth` times those of a client, where unused units are zeros.
+This suits activations that are 0 at 0, such as ReLU.
 
-The model is a chain of dense layers and convolutions. Others are refused:
-normalisations and skips, and recurrent layers, which the paper matches too.
+The model must be a chain of dense layers and convolutions. Others are refused:
+normalisations, skip connections, and recurrent layers, which the paper also matches.
 
 Differs from the paper: hidden layers do not grow by default. Each exchange has the
-whole local training, which is 20 epochs in the paper. gamma is 7 in its first round
-and 5 in those that follow; here 5. Who is drawn twice in a round is matched once. The
-first message goes to all, also to who knows all of it but the last layer.
+whole local training, which is 20 epochs in the paper. gamma is 7 in the paper's first
+round and 5 after that; here it is 5. A client that is drawn twice in a round is matched
+once. The first message goes to all clients, even to those that know all of it except
+the last layer.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -48,7 +52,7 @@ Growth = Annotated[float, Range(lambda x: 1 <= x <= 700, "a number from 1 to 700
 
 
 class Server(NamedTuple):
-    """The matched model, and where clients have their units in it."""
+    """The matched model, and the positions of the clients' units in it."""
 
     w: Params
     assignments: Any  # of each hidden layer i32[C, d]
@@ -57,15 +61,15 @@ class Server(NamedTuple):
 class Client(NamedTuple):
     """Vectors of the matched model's shape: leaves would take longer to compile.
 
-    What is below the layer that is trained is in the matched order of units.
+    The layers below the one that is trained have the matched order of units.
     """
 
     w: raveled.Raveled
-    began: raveled.Raveled  # where w stood when the round began
+    began: raveled.Raveled  # w at the start of the round
 
 
 class Last(NamedTuple):
-    """The last layer of a client, and its rows of each class."""
+    """The last layer of a client, and its number of examples of each class."""
 
     rows: Any  # f32[K, D]
     counts: Any  # f32[K]
@@ -82,17 +86,17 @@ def fedma(
     sigma0: Positive = 1.0,
     sweeps: Count = 5,
 ) -> Algorithm:
-    """Builds FedMA; of a model of one layer it is FedAvg, weighted by class.
+    """Builds FedMA; for a model of one layer it is FedAvg, weighted by class.
 
     Args:
-      task: a model whose layers follow one another.
+      task: a model that is a chain of layers.
       local: how a client trains in each exchange.
-      growth: units of a hidden layer of the matched model, for one of a client; at most
-        700. 1 leaves the model's size as it is.
-      gamma: the larger, the sooner a unit finds no partner.
-      sigma: the spread of the clients' units around the matched ones.
-      sigma0: the spread of matched units; the larger, the less they are shrunk.
-      sweeps: times that each client is matched again.
+      growth: width of the matched model's hidden layers in multiples of a client's, at
+        most 700 units; 1 keeps the model's size.
+      gamma: a larger one leaves more units without a match.
+      sigma: standard deviation of the clients' units around the matched ones.
+      sigma0: standard deviation of matched units; a larger one shrinks them less.
+      sweeps: number of times that each client is matched again.
     """
     model = chain.chain("fedma", task, growth)
     spread = {"sigma0": sigma0, "sigma": sigma, "gamma": gamma}
@@ -128,13 +132,13 @@ def exchange(model, local, number, aggregate):
 
     def train(turn, message, client, data):
         w, began = (begin(message, part) for part in client)
-        # Every exchange has minibatches of its own.
+        # Every exchange has its own minibatches.
         apart = fold(turn, f"layer {number}") if below else turn
         above = units.outside(below, w)
         w, metrics = fit_part(model.task.loss, w, above, data, apart, local)
         counts = class_counts(data, model.task.num_classes, local.batch_size)
         upload = make_upload(model, number, w, counts)
-        # The curve of a run is that of whole models, as other methods have it.
+        # Only the first exchange has metrics, of whole models as in other methods.
         return Client(*map(raveled.ravel, (w, began))), upload, {} if below else metrics
 
     return fedavg(model.task, local)._replace(
@@ -144,7 +148,7 @@ def exchange(model, local, number, aggregate):
         train=train,
         aggregate=aggregate,
         **chain.evaluate_by(model, lambda server: server.w),
-        # By the whole round: a layer has been trained before its own exchange, too.
+        # A change of the whole round: a layer is also trained before its own exchange.
         origin=lambda message, client, upload: make_upload(
             model, number, begin(message, client.began)
         ),
@@ -166,10 +170,10 @@ def match_layer(model, number, spread, sweeps):
         prior = matching.make_prior(rows.shape[-1], len(layer.own) > 1, **spread)
         key = derive(cohort.key, f"layer {number}")
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
-        # Who did not report has no row: it begins with the units that most have.
+        # A client that did not report starts from the units that most clients have.
         ids = aggregation.present_ids(cohort)
         assignments = list(server.assignments)
-        # As many rows as there are: several devices have some that are nobody's.
+        # With several devices there are more entries than clients.
         others = units.at_first(layer, len(assignments[number]))
         assignments[number] = tree.put(others, ids, matched.assignment)
         w = units.with_rows(server.w, layer, matched.rows)
@@ -179,7 +183,7 @@ def match_layer(model, number, spread, sweeps):
 
 
 def averaging(model):
-    """The `aggregate` of the last layer: each class by its rows."""
+    """The `aggregate` of the last layer: each class weighted by its examples."""
 
     def aggregate(server, uploads, cohort):
         reported = aggregation.uniform(cohort)

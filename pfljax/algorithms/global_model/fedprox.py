@@ -1,14 +1,18 @@
-"""FedProx. Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127 (Algorithm 2).
+"""FedProx: FedAvg with a proximal term in the local objective.
+
+Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127 (Algorithm 2).
 
     Server   w                Client  nothing
-    Message  w                Upload  w_k, the params after local training
-Client k minimises  h_k(v) = F_k(v) + mu / 2 ||v - w||^2  from v = w; the rest is
-FedAvg. How well it does so is gamma_k = ||grad h_k(w_k)|| / ||grad F_k(w)||, over all
-of its rows (Definition 2): 0 for an exact solution, 1 for w itself.
+    Message  w                Upload  w_k, the parameters after local training
+
+Client k minimises  h_k(v) = F_k(v) + mu / 2 ||v - w||^2  from v = w. The rest is
+FedAvg. The inexactness of its solution, over all of its examples, is
+gamma_k = ||grad h_k(w_k)|| / ||grad F_k(w)|| (Definition 2): 0 for an exact solution
+and 1 for w itself.
 
 Differs from the paper: Algorithm 2 draws clients by their size, with replacement, and
-averages uniformly (`--selection by_size`). The default here draws uniformly and weighs
-by rows, as FedAvg does.
+averages uniformly (`--selection by_size`). By default clients are drawn uniformly here
+and weighted by their examples, as in FedAvg.
 """
 
 import jax.numpy as jnp
@@ -30,20 +34,21 @@ def fedprox(
     inexactness: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds FedProx; `mu` = 0 is FedAvg, a large `mu` holds clients at w.
+    """Builds FedProx; `mu` = 0 is FedAvg, and a large `mu` holds clients at w.
 
-    Partial work of stragglers is a matter of `pfljax.selection.stragglers`.
-    `inexactness` adds the metrics gamma, for two passes over a client's rows, and mu.
-    `finetune` steps are without the proximal term.
+    The partial work of stragglers is the task of `pfljax.selection.stragglers`.
+    `inexactness` adds the metrics gamma and mu, and costs two passes over the client's
+    examples. The `finetune` steps do without the proximal term.
 
     Args:
       mu: weight of the proximal term; 0 is FedAvg.
-      inexactness: adds the metric gamma, for two passes over a client's rows.
-      finetune: local steps that precede evaluation; 0 for none.
+      inexactness: add the metric gamma, which costs two passes over a client's
+        examples.
+      finetune: local steps before the evaluation; 0 for none.
     """
 
     def train(turn, w, client, data):
-        # A penalty, not a part of the loss: the loss reported is still F_k.
+        # A penalty and not a part of the loss: the metric "loss" is still F_k.
         near = proximal(w, mu)
         w_k, metrics = fit(task.loss, w, data, turn, local, penalty=near)
         if inexactness:
@@ -62,9 +67,9 @@ def gamma(
     data: ClientData,
     batch_size: int,
 ) -> Array:
-    """gamma_k of the solution w_k, f32[]; 0 where w was stationary and w_k is.
+    """gamma_k of the solution w_k, f32[]; 0 if both w and w_k are stationary.
 
-    The gradient of h_k at w is that of F_k: there the proximal term has none.
+    At w the proximal term has no gradient, so grad h_k(w) = grad F_k(w).
     """
     _, slope = full_gradient(task.loss, w_k, data, batch_size)
     pull = statistics.without(tree.sub(w_k, w))

@@ -1,12 +1,15 @@
-"""FedProx with mu by a heuristic. Li et al., MLSys 2020,
-https://arxiv.org/abs/1812.06127 (section 5.3.2).
+"""FedProx with a heuristic for the first mu, which then follows the training loss.
 
-    Server   w, mu, how often the loss fell in a row, each client's last F_k(w)
+Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127 (section 5.3.2).
+
+    Server   w, mu, the number of rounds in a row in which the loss fell, and the last
+             F_k(w) of each client
     Client   nothing
     Message  w, mu
     Upload   w_k, and F_k(w)
-What is advised where mu is not tuned: mu begins at 0 where clients' rows are IID, and
-at 1 where they are not, and follows the loss as in adaptive FedProx.
+
+The paper's advice when mu is not tuned: start at mu = 0 if the clients' examples are
+IID, and at mu = 1 otherwise. From there mu follows the loss as in adaptive FedProx.
 """
 
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
@@ -23,12 +26,12 @@ def fedprox_heuristic(
     inexactness: bool = False,
     finetune: Count = 0,
 ) -> Algorithm:
-    """Builds adaptive FedProx that begins at mu = 0 if `iid`, else at 1.
+    """Builds adaptive FedProx that starts at mu = 0 if `iid`, and else at 1.
 
     Args:
-      iid: mu begins at 0, else at 1.
-      inexactness: adds the metric gamma.
-      finetune: local steps that precede evaluation; 0 for none.
+      iid: whether mu starts at 0; otherwise it starts at 1.
+      inexactness: add the metric gamma.
+      finetune: local steps before the evaluation; 0 for none.
     """
     mu = 0.0 if iid else 1.0
     return fedprox_adaptive(

@@ -1,1 +1,1 @@
-"""Clients keep a model of their own, mixed with the shared one."""
+"""Clients keep a model of their own, which is mixed with the shared one."""

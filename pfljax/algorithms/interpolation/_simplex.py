@@ -1,9 +1,9 @@
-"""Models on a simplex of M vertices, and where on it a client belongs.
+"""Models on a simplex of M vertices, and the points of clients on it.
 
-At some leaves a model has a value a vertex, [M, ...]; all vertices share the other
-leaves. A point alpha, M weights of sum 1, is the model of the weighted sums. Clients
-are placed by their principal components, as Floco places them (Grinwald et al., 2024,
-https://arxiv.org/abs/2403.03333).
+Some leaves of a simplex have a value for each vertex, [M, ...]; all vertices share the
+other leaves. A point alpha, M weights whose sum is 1, is the model of the weighted
+sums. Clients are placed by their principal components, as in Floco (Grinwald et al.,
+2024, https://arxiv.org/abs/2403.03333).
 """
 
 from typing import Any
@@ -14,15 +14,16 @@ from optax.projections import projection_simplex
 
 from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms._affinity import Models
+from pfljax.algorithms._models import draw_models
 from pfljax.core import tree
 from pfljax.core.types import Array, Key, Params, Task
 
-SCALES = 1000  # that are tried, evenly from LEAST to 1
+SCALES = 1000  # tried evenly from LEAST to 1
 LEAST = 1e-4  # also of the distance of two clients, whose energy is infinite at 0
 
 
 def in_simplex(task: Task) -> Any:
-    """True at the leaves that differ by vertex: the head's, but for its biases."""
+    """True at the leaves that differ between vertices: the head's, without biases."""
 
     def differs(path: Any, group: str) -> bool:
         name = jax.tree_util.keystr(path[-1:], simple=True)
@@ -32,9 +33,8 @@ def in_simplex(task: Task) -> Any:
 
 
 def first(task: Task, params: Params, count: int, key: Key) -> Params:
-    """A simplex whose first vertex is `params`; the others have seeds of their own."""
-    drawn = jax.vmap(task.init)(jax.random.split(key, count))
-    vertices = jax.tree.map(lambda leaf, w: leaf.at[0].set(w), drawn, params)
+    """A simplex whose first vertex is `params`; the others have their own seeds."""
+    vertices = draw_models(task, params, count, key)
     _, shared = tree.split(params, in_simplex(task))
     return tree.merge(vertex_leaves(task, vertices), shared)
 
@@ -53,7 +53,7 @@ def point(task: Task, simplex: Params, alpha: Array | None = None) -> Params:
 
 
 def vertex_leaves(task: Task, simplex: Params) -> Params:
-    """The leaves that differ by vertex; None elsewhere."""
+    """The leaves that differ between vertices; None elsewhere."""
     inside, _ = tree.split(simplex, in_simplex(task))
     return inside
 
@@ -63,18 +63,18 @@ def centre(count: int) -> Array:
     return jnp.full(count, 1 / count, jnp.float32)
 
 
-def uniform(key: Key, count: int) -> Array:
-    """A point of the whole simplex at random, f32[M]."""
+def draw(key: Key, count: int) -> Array:
+    """A point drawn uniformly from the simplex, f32[M]."""
     parts = jax.random.exponential(key, (count,))
     return parts / parts.sum()
 
 
-def near(key: Key, beta: Array, radius: Any) -> Array:
-    """A point at the L1 distance U(0, radius) from `beta`, towards one of `uniform`.
+def draw_near(key: Key, beta: Array, radius: Any) -> Array:
+    """A point at the L1 distance U(0, radius) from `beta`, towards a point of `draw`.
 
-    Where that one is nearer, it is taken: points never leave the simplex.
+    If that point is nearer, it is taken itself: points never leave the simplex.
     """
-    direction = uniform(key, len(beta)) - beta
+    direction = draw(key, len(beta)) - beta
     length = jnp.abs(direction).sum()
     # Not the key itself, which has drawn the direction.
     distance = radius * jax.random.uniform(jax.random.fold_in(key, 1))
@@ -82,47 +82,49 @@ def near(key: Key, beta: Array, radius: Any) -> Array:
     return beta + share * direction
 
 
-def places(updates: Models, count: int) -> Array:
-    """The point of each client, f32[C, M]: least energy of those who have sent.
+def place_clients(updates: Models, count: int) -> Array:
+    """The point of each client, f32[C, M]: of least energy for those that have sent.
 
-    Whoever has sent nothing is at the centre.
+    A client that has sent nothing is at the centre.
     """
     known = updates.heard
-    num_clients = len(known)
 
     def products(client: Array) -> Array:
         own = tree.take(updates.params, client)
         return affinity.inner_products(updates.params, own)
 
-    gram = affinity.matrix(products, num_clients)
-    scores = principal(gram, known, count)
+    gram = affinity.matrix(products, len(known))
+    scores = principal_scores(gram, known, count)
     pairs = jnp.triu(known[:, None] * known, 1)
 
-    def at(z: Array) -> Array:
+    def points_at(z: Array) -> Array:
         return project(scores, z)
 
     scales = jnp.linspace(LEAST, 1, SCALES)
-    touching, apart = jax.lax.map(lambda z: energy(at(z), pairs), scales)
-    # Their sum; one pair that touches would leave no digits to those that do not.
+    touching, apart = jax.lax.map(lambda z: energy(points_at(z), pairs), scales)
+    # Their sum; a single touching pair would leave no digits to the other pairs.
     energies = (touching - touching.min()) / LEAST**2 + apart
-    return at(scales[jnp.argmin(energies)])
+    return points_at(scales[jnp.argmin(energies)])
 
 
-def principal(gram: Array, known: Array, count: int) -> Array:
-    """Scores of the first principal components, f32[C, count], of inner products.
+def principal_scores(gram: Array, known: Array, count: int) -> Array:
+    """Scores of the first principal components, f32[C, count], from inner products.
 
-    Of each component the score that is greatest in size is positive. Rows that are not
-    `known` f32[C] have scores 0, and so have components past the rank.
+    In each component the score of largest magnitude is positive. Clients that are not
+    `known` f32[C] have scores 0, and so have components beyond the rank.
     """
     share = known / jnp.maximum(known.sum(), 1)
     centring = jnp.diag(known) - known[:, None] * share
-    gram = centring @ gram @ centring.T
-    values, vectors = jnp.linalg.eigh(gram)
+    centred = centring @ gram @ centring.T
+    values, vectors = jnp.linalg.eigh(centred)
     # Rounding leaves a little of what is 0.
     least = len(gram) * jnp.finfo(gram.dtype).eps * values[-1]
-    scores = vectors * jnp.sqrt(jnp.where(values > least, values, 0))
+    values = jnp.where(values > least, values, 0)
+    scores = vectors * jnp.sqrt(values)
+    # The largest eigenvalues are last.
+    scores = scores[:, ::-1][:, :count]
     missing = max(count - len(gram), 0)
-    scores = jnp.pad(scores[:, ::-1][:, :count], ((0, 0), (0, missing)))
+    scores = jnp.pad(scores, ((0, 0), (0, missing)))
     greatest = jnp.argmax(jnp.abs(scores), axis=0)
     sign = jnp.take_along_axis(scores, greatest[None], 0)
     return scores * jnp.where(sign < 0, -1, 1)
@@ -130,15 +132,15 @@ def principal(gram: Array, known: Array, count: int) -> Array:
 
 def project(scores: Array, z: Array) -> Array:
     """The nearest points of {beta >= 0, sum beta = z}, over their sums, f32[C, M]."""
-    points = jax.vmap(lambda row: projection_simplex(row, z))(scores)
+    points = jax.vmap(lambda score: projection_simplex(score, z))(scores)
     return points / points.sum(1, keepdims=True)
 
 
 def energy(points: Array, pairs: Array) -> tuple[Array, Array]:
     """The sum of 1 / distance^2 over pairs f32[C, C] of points, in two parts, f32[].
 
-    How many pairs are no farther apart than `LEAST`, which count as that far, and the
-    sum over the others.
+    The first part is the number of pairs whose distance is at most `LEAST`, which count
+    as that far apart. The second is the sum over the others.
     """
     square = jnp.sum((points[:, None] - points) ** 2, -1)
     touching = square <= LEAST**2

@@ -1,11 +1,14 @@
-"""APFL. Deng, Kamani, Mahdavi, 2020, https://arxiv.org/abs/2003.13461 (Algorithm 1).
+"""APFL: clients learn how to mix a model of their own with the shared one.
+
+Deng, Kamani, Mahdavi, 2020, https://arxiv.org/abs/2003.13461 (Algorithm 1).
 
     Server   w                Client  v_k, alpha_k
-    Message  w                Upload  w_k, the federated params after local training
-With m = alpha v + (1 - alpha) w, each step moves, all from the values before it,
-w by grad f(w),  v by alpha grad f(m),  alpha by <grad f(m), v - w>, clipped to [0, 1];
-w is the uniform mean of w_k. Client k is judged by m with the newest w, or by w
-before it ever took part.
+    Message  w                Upload  w_k, the federated parameters after local training
+
+Let m = alpha v + (1 - alpha) w. Each step moves, all from the values before it, w by
+grad f(w), v by alpha grad f(m), and alpha by <grad f(m), v - w>, clipped to [0, 1]. The
+new w is the uniform mean of the w_k. Client k is evaluated with m for the newest w, or
+with w before it first takes part.
 """
 
 from typing import NamedTuple
@@ -22,7 +25,7 @@ from pfljax.registry import Share, component
 
 
 class Mixed(NamedTuple):
-    """What a client keeps."""
+    """The state of a client."""
 
     v: Params
     alpha: Array  # f32[]
@@ -32,19 +35,20 @@ class Mixed(NamedTuple):
 def apfl(
     task: Task, local: Local, *, alpha: Share = 0.5, adaptive: bool = True
 ) -> Algorithm:
-    """Builds APFL from `alpha`, which is learned if `adaptive`.
+    """Builds APFL with mixing weights that start at `alpha`.
 
-    Fixed, `alpha` = 0 is FedAvg with uniform weights and 1 local training.
+    If alpha is not `adaptive`, 0 is FedAvg with uniform weights and 1 is local
+    training.
 
     Args:
-      alpha: share of the client's own model in what is judged, or where it begins.
-      adaptive: alpha is learned.
+      alpha: weight of the client's own model in the mixture, or its first weight.
+      adaptive: whether alpha is learned.
     """
     slope_of = jax.value_and_grad(task.loss)
 
     def gradient(params, batch, key):
         w, v, share = params
-        # The loss that is reported is of w, the federated model.
+        # The metric "loss" is that of w, the federated model.
         value, slope_w = slope_of(w, batch, key)
         m = tree.lerp(w, v, share)
         _, slope_m = slope_of(m, batch, key)
@@ -54,7 +58,7 @@ def apfl(
         return value, (slope_w, slope_v, slope_alpha)
 
     def train(turn, w, mixed, data):
-        # alpha is no weight: neither momentum nor decay, and within [0, 1].
+        # alpha is no weight: it has neither momentum nor decay, and stays in [0, 1].
         stepped = beside(local, ("model", "model", "other"), within_one)
         start = (w, mixed.v, mixed.alpha)
         (w, v, share), metrics = fit(task.loss, start, data, turn, stepped, gradient)

@@ -1,15 +1,19 @@
-"""MAPPER. Mansour, Mohri, Ro, Suresh, 2020, https://arxiv.org/abs/2002.10619.
+"""MAPPER: clients mix the logits of their own model and of the shared one.
 
-    Server   h_g              Client  h_k, this client's own params, and lambda_k
-    Message  h_g              Upload  h_g, after steps on this client's rows
-With logits lambda z(h_k) + (1 - lambda) z(h_g), of loss f_k(h_k, h_g, lambda):
-for each lambda of a grid, h_k trains with h_g fixed; the lambda of least loss on all
-rows is kept, with its h_k. Then h_g takes `global_steps` steps with h_k fixed, and the
-server takes the uniform mean. Client k is judged by the mixture, or by h_g before it
-ever took part; with `finetune`, after so many steps of h_k, for each lambda again.
+Mansour, Mohri, Ro, Suresh, 2020, https://arxiv.org/abs/2002.10619.
 
-The grid are `shares` numbers from `lowest` to `highest`. Published code mixes
-parameters, not logits; of linear models that is the same.
+    Server   h_g              Client  h_k, the parameters of this client, and lambda_k
+    Message  h_g              Upload  h_g, after steps on this client's examples
+
+The logits lambda z(h_k) + (1 - lambda) z(h_g) have the loss f_k(h_k, h_g, lambda). For
+each lambda of a grid, h_k trains with h_g fixed, and the client keeps the lambda of
+least loss over all its examples, with its h_k. Then h_g takes `global_steps` steps with
+h_k fixed, and the server takes the uniform mean. Client k is evaluated with the
+mixture, or with h_g before it first takes part; with `finetune`, after that many steps
+of h_k, again for each lambda.
+
+The grid has `shares` numbers from `lowest` to `highest`. The published code mixes
+parameters instead of logits, which is the same for linear models.
 """
 
 from typing import NamedTuple
@@ -21,20 +25,20 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import fold
 from pfljax.core.losses import cross_entropy, logits_of_both
-from pfljax.core.training import fit, mean_over_rows
+from pfljax.core.training import fit, mean_over_examples
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, Share, Steps, component, require
 
 
 class Own(NamedTuple):
-    """What a client keeps."""
+    """The state of a client."""
 
     h: Params
     share: Array  # f32[], lambda_k
 
 
 class Mixture(NamedTuple):
-    """The two models by which a client is judged."""
+    """The two models with which a client is evaluated."""
 
     own: Own
     h_g: Params
@@ -53,14 +57,14 @@ def mapper(
 ) -> Algorithm:
     """Builds MAPPER; the grid 0 is FedAvg with uniform weights, and 1 local training.
 
-    `global_steps` = None is as many as the local ones.
+    `global_steps` = None takes as many steps as local training.
 
     Args:
-      lowest: smallest share lambda of the client's own model.
-      highest: largest share.
-      shares: points of the grid between them.
+      lowest: smallest weight lambda of the client's own model.
+      highest: largest weight.
+      shares: number of points of the grid between them.
       global_steps: steps of the shared model; None for those of local training.
-      finetune: local steps that precede evaluation; 0 for none.
+      finetune: local steps before the evaluation; 0 for none.
 
     Raises:
       ValueError: lowest is above highest.
@@ -82,63 +86,62 @@ def mapper(
         return own, h_g, metrics
 
     def personal(turn, h_g, own, data):
-        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+        mixture = Mixture(own, h_g)
         if finetune:
-            own, _ = fit_shares(task, local, grid, turn, Mixture(own, h_g), data)
-        return Mixture(own=own, h_g=h_g)
-
-    def predict(model, batch):
-        # The server's model is judged by itself.
-        if not isinstance(model, Mixture):
-            return task.predict(model, batch)
-        return mix(model, *logits_of_both(task, model.own.h, model.h_g, batch))
-
-    def newcomer(turn, h_g, data):
-        return personal(turn, h_g, first_client(h_g), data)
+            turn = fold(turn, "finetune", finetune)
+            own, _ = fit_shares(task, local, grid, turn, mixture, data)
+        return mixture._replace(own=own)
 
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: first_client(params),
         train=train,
         aggregate=aggregation.averaging("uniform"),
-        predict=predict,
+        predict=lambda model, batch: predict(task, model, batch),
         personal=personal,
-        newcomer=newcomer,
+        newcomer=lambda turn, h_g, data: personal(turn, h_g, first_client(h_g), data),
         adaptation_steps=finetune,
     )
 
 
 def first_client(h):
-    """A client that has no share in its mixture yet."""
+    """A client whose own model has no weight in its mixture yet."""
     return Own(h=h, share=jnp.float32(0))
 
 
+def predict(task, model, batch):
+    """The logits of a mixture, or of the server's model alone."""
+    if not isinstance(model, Mixture):
+        return task.predict(model, batch)
+    return mix(model, *logits_of_both(task, model.own.h, model.h_g, batch))
+
+
 def mix(mixture, z_k, z_g):
-    """The logits of both models, mixed."""
+    """The mixed logits of both models."""
     return tree.lerp(z_g, z_k, mixture.own.share)
 
 
 def mixture_loss(task, mixture, batch, key):
-    """The mean loss of the mixed logits, to be trained in one of the models."""
+    """The mean loss of the mixed logits, for training one of the models."""
     own, h_g = mixture
     z_k, z_g = (task.logits(model, batch, key) for model in (own.h, h_g))
     return cross_entropy(mix(mixture, z_k, z_g), batch)
 
 
 def fit_shares(task, local, grid, turn, mixture, data):
-    """(the client's part of the mixture, trained with the best share, its metrics)."""
+    """(the client's part of the mixture, trained with the best lambda, its metrics)."""
 
-    def one_share(share):
+    def fit_share(share):
         def loss(h, batch, key):
             return mixture_loss(task, mixture._replace(own=Own(h, share)), batch, key)
 
         h, metrics = fit(loss, mixture.own.h, data, turn, local)
-        found = mixture._replace(own=Own(h, share))
+        trained = mixture._replace(own=Own(h, share))
 
         def value(batch):
-            both = logits_of_both(task, h, mixture.h_g, batch)
-            return cross_entropy(mix(found, *both), batch)
+            return cross_entropy(predict(task, trained, batch), batch)
 
-        return mean_over_rows(value, data, local.batch_size), found.own, metrics
+        mean = mean_over_examples(value, data, local.batch_size)
+        return mean, trained.own, metrics
 
-    values, owns, metrics = jax.vmap(one_share)(grid)
+    values, owns, metrics = jax.vmap(fit_share)(grid)
     return tree.take((owns, metrics), jnp.argmin(values))

@@ -1,18 +1,22 @@
-"""SuPerFed. Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628 (Algorithm 1).
+"""SuPerFed: clients train the path between their own model and the shared one.
 
-    Server   w                Client  v_k, this client's own params, from its own seed
-    Message  w                Upload  w_k, the federated params after local training
-Each step draws lambda ~ U(0, 1), one for the model (MM) or one a module (LM), and with
-W = (1 - lambda) w_f + lambda v minimises over w_f (from w) and v
+Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628 (Algorithm 1).
+
+    Server   w                Client  v_k, the parameters of this client
+    Message  w                Upload  w_k, the federated parameters after local training
+
+Each step draws lambda ~ U(0, 1), one for the model (MM) or one for each module (LM).
+With W = (1 - lambda) w_f + lambda v it minimises over w_f (from w) and v
 F_k(W) + mu ||w_f - w||^2 + nu cos^2(w_f, v).
-In the first L = floor(start * rounds) rounds it is FedProx, v_k rests, and client k is
-judged by w; after that, once it took part in mixing, by W at lambda = 1/2. Evaluation
-also reports the whole path (`endpoints`).
+In the first L = floor(start * rounds) rounds the method is FedProx, v_k does not
+change, and client k is evaluated with w. After that, once it has taken part in mixing,
+it is evaluated with W at lambda = 1/2. Evaluations also report the whole path
+(`endpoints`).
 
-Differs from the paper: its tables judge each client by the best lambda of its path, of
-which lambda = 1/2 is one point. Its objective has the cosine term in the first L rounds
-as well, where lambda = 0; here the term begins with mixing. Algorithm 1 as printed
-starts v_k at w; text and code give it its own seed, and so does this.
+Differs from the paper: its tables use the best lambda on each client's path, of which
+lambda = 1/2 is one point. Its objective has the cosine term in the first L rounds too,
+where lambda = 0; here the term starts with mixing. Algorithm 1 as printed starts v_k at
+w; the text and the code give it its own seed, as here.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -30,10 +34,10 @@ from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 class Client(NamedTuple):
-    """What a client keeps."""
+    """The state of a client."""
 
     v: Any
-    mixed: Any  # bool[], whether v was ever trained
+    mixed: Any  # bool[], whether v has been trained
 
 
 @component
@@ -47,13 +51,13 @@ def superfed(
     start: Share = 0.4,
     rounds: AtLeastOne = 100,
 ) -> Algorithm:
-    """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
+    """Builds SuPerFed-MM (`mixing` = "model") or SuPerFed-LM ("layer").
 
     Mixing starts after `start` * `rounds` rounds. `start` = 1 is FedProx of coefficient
     2 mu; then `mu` = 0 is FedAvg.
 
     Args:
-      mixing: of whole models ("model", MM) or of layers ("layer", LM).
+      mixing: what is mixed: whole "model"s (MM) or "layer"s (LM).
       mu: weight of the proximal term.
       nu: weight of the squared cosine of the two models.
       start: share of the rounds before mixing.
@@ -61,7 +65,7 @@ def superfed(
     first = first_mixed(start, rounds)
 
     def init_client(params, client_id, key):
-        # A seed of its own: v from w would leave no path between the two.
+        # With its own seed: from w there would be no path between the two.
         return Client(v=task.init(key), mixed=jnp.bool_(False))
 
     def near(w):
@@ -69,12 +73,12 @@ def superfed(
         return proximal(w, 2 * mu)
 
     def personal(turn, w, client, data):
-        # An evaluation counts rounds that are finished: one more than training does.
+        # An evaluation counts finished rounds: one more than training does.
         mixes = client.mixed & (turn.round > first)
         return tree.lerp(w, client.v, jnp.where(mixes, 0.5, 0.0))
 
     def endpoints(w, client):
-        # A v that never trained is no end of a path: the path is w alone.
+        # A v that was never trained is no end of a path: the path is w alone.
         return w, tree.where(client.mixed, client.v, w)
 
     return fedavg(task, local)._replace(
@@ -88,18 +92,18 @@ def superfed(
 def phases(task, local, mixing, nu, first, near):
     """The `train` of FedProx with the penalty `near(w)`, mixing from round `first`."""
 
-    def alone(turn, w, client, data):
+    def train_alone(turn, w, client, data):
         w_f, metrics = fit(task.loss, w, data, turn, local, penalty=near(w))
         return client, w_f, metrics
 
-    def mix(turn, w, client, data):
+    def train_mixed(turn, w, client, data):
+        pull = near(w)
+
         def loss(pair, batch, key):
             w_f, v = pair
-            # Derived, for the key itself is that of dropout.
+            # Derived: the key itself is that of dropout.
             t = draw_lambda(derive(key, "lambda"), task, mixing)
             return task.loss(tree.lerp(w_f, v, t), batch, key)
-
-        pull = near(w)
 
         def penalty(pair):
             w_f, v = pair
@@ -111,9 +115,9 @@ def phases(task, local, mixing, nu, first, near):
         return Client(v=v, mixed=jnp.bool_(True)), w_f, metrics
 
     def train(turn, w, client, data):
-        # The round is traced: one program has both phases, and runs one.
-        resting = turn.round < first
-        return jax.lax.cond(resting, alone, mix, turn, w, client, data)
+        # The round is traced: one program has both phases, and runs one of them.
+        alone = turn.round < first
+        return jax.lax.cond(alone, train_alone, train_mixed, turn, w, client, data)
 
     return train
 
@@ -124,9 +128,8 @@ def first_mixed(start, rounds):
 
 
 def draw_lambda(key, task, mixing):
-    """lambda ~ U(0, 1): one number for the model, or one a module at its leaves."""
+    """lambda ~ U(0, 1): one number for the model, or one for each module."""
     if mixing == "model":
         return jax.random.uniform(key)
-    shape = (task.num_modules,)
-    lambdas = jax.random.uniform(key, shape)
+    lambdas = jax.random.uniform(key, (task.num_modules,))
     return jax.tree.map(lambda module: lambdas[module], task.modules)

@@ -1,1 +1,1 @@
-"""Clients keep nothing, and adapt the one model when they are judged."""
+"""Clients keep nothing, and adapt the shared model before they are evaluated."""

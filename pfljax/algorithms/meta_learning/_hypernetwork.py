@@ -1,9 +1,10 @@
-"""A hypernetwork: a network that makes the parameters of another one of an embedding v.
+"""A hypernetwork: a network that generates the parameters of another network.
 
     z = perceptron(v)        params = bias + z kernel
 
-`kernel` and `bias` have a leaf for each leaf of the parameters. Running statistics are
-not made: they are the bias alone, and so the same for every v.
+Its input v is an embedding. `kernel` and `bias` have a leaf for each leaf of the
+parameters. Running statistics are not generated: they are the bias alone, the same for
+every v.
 
 Ha, Dai, Le, ICLR 2017, https://arxiv.org/abs/1609.09106.
 """
@@ -21,7 +22,7 @@ LAYERS = 4  # from v to z, with relu between them; those of Shamsian et al.
 
 
 class Hypernetwork(NamedTuple):
-    """The layers that make z of v, and those that make parameters of z."""
+    """The layers from v to z, and those from z to the parameters."""
 
     layers: tuple[Layer, ...]
     kernel: Params  # leaves [hidden, ...]; None at running statistics
@@ -34,7 +35,7 @@ def init(
     hidden: int,
     params: Params,
 ) -> Hypernetwork:
-    """A hypernetwork of embeddings f32[embedding] that makes models near `params`.
+    """A hypernetwork of embeddings f32[embedding] that generates models near `params`.
 
     A kernel is drawn at the root mean square of its leaf, so that parameters keep the
     scale of their layer's fan-in.
@@ -54,7 +55,7 @@ def init(
 
 
 def apply(net: Hypernetwork, v: Array) -> Params:
-    """The parameters that the network makes of one embedding."""
+    """The parameters for one embedding."""
     z = perceptron.apply(net.layers, v[None])[0]
 
     def on_leaf(kernel: Array) -> Array:
@@ -71,12 +72,12 @@ def slopes(
     v: Array,
     changes: Params,
 ) -> tuple[Hypernetwork, Any]:
-    """The gradients by the network and by v of sum_m <parameters of v_m, changes_m>.
+    """Gradients of sum_m <parameters of v_m, changes_m> in the network and in v.
 
     Args:
       net: the network.
       v: embeddings f32[M, e].
-      changes: what the parameters of each are to go down, stacked over M.
+      changes: the gradients in the parameters, stacked over M.
     """
 
     def make(net: Hypernetwork, v: Array) -> Params:

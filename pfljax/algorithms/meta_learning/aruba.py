@@ -1,17 +1,21 @@
-"""ARUBA. Khodak, Balcan, Talwalkar, NeurIPS 2019, https://arxiv.org/abs/1906.02717.
+"""ARUBA: the server learns a start and a learning rate for every parameter.
 
-    Server   phi; b and g, whose ratio is the rates'   Client  nothing
+Khodak, Balcan, Talwalkar, NeurIPS 2019, https://arxiv.org/abs/1906.02717 (Algorithm 1).
+
+    Server   phi; b and g, which give the rates   Client  nothing
     Message  phi, eta         Upload  theta_k, and G_k, its sum of squared gradients
-Algorithm 1, by coordinate: a client steps  theta <- theta - eta grad f(theta)  of
-eta = sqrt(b / g),  from phi. With eps = zeta rate, b begins at eps^2 and g at zeta^2;
-round t, 0 for the first, adds
-b <- b + sum_k (theta_k - phi)^2 / 2 + eps^2 / (t + 1)^power  and
-g <- g + sum_k G_k + zeta^2 / (t + 1)^power,  and phi is the uniform mean of theta_k.
-Everybody is judged by phi, or after `finetune` local steps with eta from phi.
 
-`isotropic` is one rate for all, of the sums of b and g over coordinates. The paper's
-tasks come one after another; here those of a round add up, and t counts rounds. eta
-stands for the rate of plain SGD, and a decay of the learning rate lowers it too.
+By coordinate: a client takes steps  theta <- theta - eta grad f(theta)  from phi, with
+eta = sqrt(b / g). Let eps = zeta rate. Then b starts at eps^2 and g at zeta^2, and
+round t, counted from 0, updates
+b <- b + sum_k (theta_k - phi)^2 / 2 + eps^2 / (t + 1)^power  and
+g <- g + sum_k G_k + zeta^2 / (t + 1)^power.  phi is the uniform mean of the theta_k.
+Every client is evaluated with phi, or after `finetune` local steps with eta from phi.
+
+With `isotropic` there is one rate for all parameters, from the sums of b and g over
+coordinates. The paper's tasks come one after another; here the tasks of a round add up,
+and t counts rounds. eta replaces the rate of plain SGD, and a decay of the learning
+rate lowers it as well.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +33,7 @@ from pfljax.registry import Count, Deviation, NotNegative, component
 
 
 class Server(NamedTuple):
-    """Where clients begin, and what their rates are of."""
+    """The start of the clients, and the sums that give their rates."""
 
     phi: Params
     b: Any  # shaped as phi, or f32[]
@@ -37,14 +41,14 @@ class Server(NamedTuple):
 
 
 class Message(NamedTuple):
-    """Where a client begins, and its rates."""
+    """The start of a client, and its rates."""
 
     phi: Params
     eta: Any  # shaped as phi, or f32[]
 
 
 class Upload(NamedTuple):
-    """Trained parameters, and the squares of their gradients."""
+    """Trained parameters, and the sum of their squared gradients."""
 
     theta: Params
     squares: Any  # shaped as phi, or f32[]
@@ -63,10 +67,10 @@ def aruba(
     """Builds ARUBA; with `zeta` -> infinity it is FedAvg with uniform weights.
 
     Args:
-      zeta: scale of the first sums of gradients; large is FedAvg.
-      power: exponent by which that fades over the rounds.
-      isotropic: one rate for all parameters.
-      finetune: local steps that precede evaluation; 0 for none.
+      zeta: scale of the first sums of gradients; a large one is FedAvg.
+      power: exponent of the decay of zeta over the rounds.
+      isotropic: use one rate for all parameters.
+      finetune: local steps before the evaluation; 0 for none.
     """
     square = tree.square_norm if isotropic else by_coordinate
     first_rate = learning_rate(local, jnp.int32(0))
@@ -83,8 +87,8 @@ def aruba(
         return Message(phi=server.phi, eta=rates(server, zeta))
 
     def train(turn, message, client, data):
-        (theta, squares), metrics = adapt(turn, message, data)
-        return client, Upload(theta=theta, squares=squares), metrics
+        pair, metrics = adapt(turn, message, data)
+        return client, Upload(*pair), metrics
 
     def aggregate(server, uploads, cohort):
         fading = (cohort.round + 1.0) ** -power
@@ -92,7 +96,7 @@ def aruba(
         return grown(server, uploads, aggregation.uniform(cohort), square, smoothing)
 
     def personal(turn, server, client, data):
-        turn = fold(turn, "finetune")._replace(steps=jnp.int32(finetune))
+        turn = fold(turn, "finetune", finetune)
         (theta, _), _ = adapt(turn, message(turn, server, client), data)
         return theta
 
@@ -109,14 +113,14 @@ def aruba(
 
 
 def at_start(message, client, upload):
-    """What a client uploads that takes no step."""
+    """The upload of a client that takes no step."""
     return Upload(theta=message.phi, squares=tree.zeros(upload.squares))
 
 
 def grown(server, uploads, weight, square, smoothing):
-    """The server after a round: the mean, and b and g with what clients add."""
+    """The server after a round: the mean, and b and g with the clients' terms."""
     moves = jax.vmap(lambda theta: square(tree.sub(theta, server.phi)))
-    # Together, so that over several devices all sums travel in one all-reduce.
+    # Together: with several devices all sums are part of one all-reduce.
     mean, moved = aggregation.mean((uploads, moves(uploads.theta)), weight)
     count = weight.sum()
     added = tree.scale(moved, count / 2), tree.scale(mean.squares, count)
@@ -127,11 +131,11 @@ def grown(server, uploads, weight, square, smoothing):
 def adapting(task, local, square, first_rate):
     """(turn, message, data) -> ((theta, its sum of squared gradients), metrics)."""
     slope_of = jax.value_and_grad(task.loss)
-    # The sum takes its whole change as it is: it begins at 0 and only grows.
+    # The sum takes its whole change: it starts at 0 and only grows.
     stepped = beside(local, ("model", "other"), whole_step)
 
     def adapt(turn, message, data):
-        # The optimizer brings the rate; of rate 0 eta is 0, too.
+        # The optimizer multiplies by the rate; at rate 0 eta is 0 as well.
         factor = tree.scale(message.eta, 1 / jnp.maximum(first_rate, 1e-30))
 
         def gradient(pair, batch, key):
@@ -151,17 +155,17 @@ def by_coordinate(params):
 
 
 def times(factor, slope):
-    """The slope times one factor, or by coordinate; statistics as they are."""
+    """The slope times a factor, or one for each coordinate; statistics as they are."""
     if isinstance(factor, jax.Array):
         return statistics.scale(slope, factor)
-    # Running statistics step by the rate 1.
+    # Running statistics step at the rate 1.
     factor = statistics.by_kind(factor, statistic=jnp.ones_like)
     return tree.multiply(factor, slope)
 
 
 def rates(server, zeta):
     """eta, the root of b / g."""
-    # Noise of a channel may have taken g below where it began.
+    # The noise of a channel may have taken g below its start.
     return jax.tree.map(
         lambda b, g: jnp.sqrt(b / jnp.maximum(g, zeta**2)), server.b, server.g
     )

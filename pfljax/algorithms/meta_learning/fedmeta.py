@@ -1,16 +1,21 @@
-"""FedMeta. Chen et al., 2018, https://arxiv.org/abs/1802.07876 (Algorithm 1).
+"""FedMeta: the server meta-learns a model that clients adapt in a few steps.
+
+Chen et al., 2018, https://arxiv.org/abs/1802.07876 (Algorithm 1).
 
     Server   theta, alpha if it is learned, and their optimizer   Client  nothing
-    Message  theta, alpha     Upload  the gradients by theta and by alpha
-A client's rows are support S and query Q. From theta_0 = theta, inner steps go
-theta_{j+1} = theta_j - alpha * grad f(theta_j; S),  and the meta-gradient goes back,
-from g = grad f(theta_m; Q),  by
-g_alpha <- g_alpha - grad f(theta_j; S) * g  and  g <- g - H_j (alpha * g),
-with * by coordinate and H_j the Hessian of f(.; S) at theta_j. The server steps along
-the uniform means of g and g_alpha. Client k is judged by theta after inner steps on S.
+    Message  theta, alpha     Upload  the gradients in theta and in alpha
 
-Alpha is the number inner_lr (MAML) or has a coordinate for each of theta, and is
-learned (Meta-SGD). Support are the first rows of a client, whose rows are shuffled.
+The examples of a client are split into support S and query Q. From theta_0 = theta, it
+takes inner steps  theta_{j+1} = theta_j - alpha * grad f(theta_j; S).  From
+g = grad f(theta_m; Q),  the meta-gradient is computed backwards:
+g_alpha <- g_alpha - grad f(theta_j; S) * g  and  g <- g - H_j (alpha * g),
+where * is by coordinate and H_j is the Hessian of f(.; S) at theta_j. The server steps
+along the uniform means of g and g_alpha. Client k is evaluated with theta after inner
+steps on S.
+
+alpha is the number inner_lr (MAML), or it is learned and has a coordinate for each one
+of theta (Meta-SGD). The support set has the first examples of a client, whose order is
+random.
 """
 
 from typing import Any, NamedTuple
@@ -21,19 +26,19 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import server_step, statistics, tree
 from pfljax.core.minibatches import divide
 from pfljax.core.training import full_gradient
-from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
 from pfljax.registry import AtLeastOne, NotNegative, ProperShare, component
 
 
 class Meta(NamedTuple):
-    """What is learned, and the gradients by it."""
+    """The learned parameters, or the gradients in them."""
 
     theta: Params
     alpha: Any  # shaped as theta; () where it is a number
 
 
 class Point(NamedTuple):
-    """Where an inner step began."""
+    """The start of an inner step."""
 
     theta: Params
     slope: Params
@@ -51,18 +56,18 @@ def fedmeta(
     first_order: bool = False,
     support: ProperShare = 0.2,
 ) -> Algorithm:
-    """Builds FedMeta; with `inner_lr` = 0, MAML is gradient descent on query rows.
+    """Builds FedMeta; with `inner_lr` = 0, MAML is gradient descent on the query sets.
 
-    With `learn_alpha` it is Meta-SGD; `first_order` drops the Hessians. `local` is the
-    server's: its optimizer, which goes on from round to round (Adam in the paper), and
-    its rate. Clients take no steps of their own.
+    With `learn_alpha` it is Meta-SGD; `first_order` drops the Hessians. `local` gives
+    the server's optimizer and its rate. The optimizer keeps its state from round to
+    round (Adam in the paper). Clients take no other steps.
 
     Args:
       inner_lr: first rate of the inner steps.
-      inner_steps: steps of adaptation.
-      learn_alpha: rates are learned, one a parameter: Meta-SGD.
-      first_order: without the Hessians.
-      support: share of a client's rows by which it adapts.
+      inner_steps: number of inner steps.
+      learn_alpha: learn a rate for each parameter: Meta-SGD.
+      first_order: leave out the Hessians.
+      support: share of a client's examples in its support set.
     """
 
     def rates(meta):
@@ -82,7 +87,7 @@ def fedmeta(
         return client, upload, {"loss": path.loss[0], "query_loss": query_loss}
 
     def personal(turn, server, client, data):
-        # In evaluation mode: adaptation is a function of theta and the rows alone.
+        # In evaluation mode: the adaptation depends on theta and the examples alone.
         on_support, _ = slopes(task, local, divide(data, support), None)
         meta = server.w
         theta, _ = adapt(on_support, meta.theta, rates(meta), inner_steps)
@@ -96,13 +101,12 @@ def fedmeta(
         server_model=lambda server: server.w.theta,
         personal=personal,
         adaptation_steps=inner_steps,
-        # A gradient is a change already.
-        origin=lambda meta, client, upload: tree.zeros(upload),
+        origin=zero_origin,
     )
 
 
 def slopes(task, local, parts, key):
-    """Of each part of the rows, params -> (loss, gradient); by a key with dropout."""
+    """For each part of the examples, params -> (loss, gradient); a key has dropout."""
 
     def slope_on(data):
         size = local.batch_size
@@ -112,7 +116,7 @@ def slopes(task, local, parts, key):
 
 
 def adapt(slope_of, theta, alpha, steps):
-    """(theta after the inner steps, the points where they began)."""
+    """(theta after the inner steps, their starts)."""
 
     def step(theta, _):
         loss, slope = slope_of(theta)
@@ -123,7 +127,7 @@ def adapt(slope_of, theta, alpha, steps):
 
 
 def backwards(slope_of, path, alpha, g, first_order):
-    """The gradients at the first point of the path, from g at its end."""
+    """The gradients at the start of the path, from g at its end."""
 
     def grad(theta):
         return slope_of(theta)[1]
@@ -132,12 +136,12 @@ def backwards(slope_of, path, alpha, g, first_order):
         g, g_alpha = gradients
         g_alpha = tree.sub(g_alpha, tree.multiply(point.slope, g))
         if not first_order:
-            # Forwards: a loop over a traced number of batches has no reverse.
-            _, turned = jax.jvp(grad, (point.theta,), (tree.multiply(alpha, g),))
-            g = tree.sub(g, turned)
+            # Forward mode: a loop over a traced number of batches has no reverse mode.
+            _, product = jax.jvp(grad, (point.theta,), (tree.multiply(alpha, g),))
+            g = tree.sub(g, product)
         return Meta(theta=g, alpha=g_alpha), None
 
     end = Meta(theta=g, alpha=tree.zeros(g))
     first, _ = jax.lax.scan(step, end, path, reverse=True)
-    # Running statistics follow the batches: nothing learns their rate.
+    # Running statistics follow the batches and have no learned rate.
     return first._replace(alpha=statistics.without(first.alpha))

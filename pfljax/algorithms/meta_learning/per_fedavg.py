@@ -1,15 +1,19 @@
-"""Per-FedAvg. Fallah et al., NeurIPS 2020, https://arxiv.org/abs/2002.07948.
+"""Per-FedAvg: clients train a model that adapts well in one gradient step.
+
+Fallah et al., NeurIPS 2020, https://arxiv.org/abs/2002.07948 (Algorithm 1).
 
     Server   w                Client  nothing
-    Message  w                Upload  w_k, the params after local meta-steps
-A local step (eq. 6-8, Algorithm 1), on three independent batches D, D', D'':
+    Message  w                Upload  w_k, the parameters after local meta-steps
+
+A local step (eq. 6-8) uses three independent batches D, D', D'':
 v = w - inner_lr grad f(w; D);  g = grad f(v; D');
 w <- w - rate (g - inner_lr H(w; D'') g)
 with the local learning rate as `rate`. The server takes the uniform mean. Client k is
-judged by w after `adapt` gradient steps of size inner_lr on all its training rows.
+evaluated with w after `adapt` gradient steps of size inner_lr over all its training
+examples.
 
-D and D'' are drawn with replacement, D' is the minibatch of the step. No decay of the
-learning rate (`lr_decay`) lowers inner_lr.
+D and D'' are drawn with replacement, and D' is the minibatch of the step. No decay of
+the learning rate (`lr_decay`) lowers inner_lr.
 """
 
 from functools import partial
@@ -40,25 +44,25 @@ def per_fedavg(
 ) -> Algorithm:
     """Builds Per-FedAvg; `inner_lr` = 0 is FedAvg with uniform weights.
 
-    "first_order" drops the Hessian H, "hessian_free" takes H g from the difference of
-    two gradients `delta` g apart on either side, "hessian" is exact.
+    "hessian" computes the Hessian-vector product H g exactly, "hessian_free" by the
+    difference of the gradients `delta` g ahead and behind, and "first_order" drops it.
 
     Args:
-      inner_lr: rate of the step of adaptation; 0 is FedAvg.
-      variant: of the Hessian: exact, by differences of gradients, or without.
-      delta: length of such a difference.
-      adapt: steps of adaptation before an evaluation.
+      inner_lr: rate of the adaptation step; 0 is FedAvg.
+      variant: how H g is computed: "hessian", "hessian_free" or "first_order".
+      delta: step of the difference of gradients.
+      adapt: adaptation steps before an evaluation.
     """
     grad = jax.grad(task.loss)
     slope_of = jax.value_and_grad(task.loss)
     spacing = None if variant == "hessian" else delta
 
     def meta_gradient(data, w, batch, key):
-        # Three batches, for the product of dependent gradients would be biased.
+        # Three batches: the product of dependent gradients would be biased.
         size = local.batch_size
         first = sample(data, derive(key, "D"), size)
         third = sample(data, derive(key, "D''"), size)
-        # The loss that is reported is of w, not of v after its inner step.
+        # The metric "loss" is that of w, not of v after its inner step.
         value, slope = slope_of(w, first, key)
         v = tree.axpy(-inner_lr, slope, w)
         g = grad(v, batch, key)
@@ -68,8 +72,8 @@ def per_fedavg(
         def grad_of_third(w):
             return grad(w, third, key)
 
-        turned = hessian_times(grad_of_third, w, g, spacing)
-        return value, tree.axpy(-inner_lr, turned, g)
+        product = hessian_times(grad_of_third, w, g, spacing)
+        return value, tree.axpy(-inner_lr, product, g)
 
     def train(turn, w, client, data):
         gradient = partial(meta_gradient, data)
@@ -77,7 +81,7 @@ def per_fedavg(
         return client, w, metrics
 
     def personal(turn, w, client, data):
-        # In evaluation mode: adaptation is a function of w and the rows alone.
+        # In evaluation mode: the adaptation depends on w and the examples alone.
         def slope(w):
             return full_gradient(task.loss, w, data, local.batch_size)[1]
 
@@ -85,7 +89,7 @@ def per_fedavg(
 
     return fedavg(task, local)._replace(
         train=train,
-        # The objective is the mean of F_k over clients, whatever their rows.
+        # The objective is the mean of F_k over clients, whatever their sizes.
         aggregate=aggregation.averaging("uniform"),
         personal=personal,
         adaptation_steps=adapt,
@@ -93,7 +97,7 @@ def per_fedavg(
 
 
 def hessian_times(grad, w, g, delta):
-    """The Hessian at w times g: exact, or by gradients `delta` g before and behind."""
+    """The Hessian at w times g: exact, or by gradients `delta` g ahead and behind."""
     if delta is None:
         _, product = jax.jvp(grad, (w,), (g,))
         return product

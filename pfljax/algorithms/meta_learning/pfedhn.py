@@ -1,21 +1,24 @@
-"""pFedHN. Shamsian et al., ICML 2021, https://arxiv.org/abs/2103.04628 (Algorithm 1).
+"""pFedHN: a hypernetwork at the server generates the model of each client.
+
+Shamsian et al., ICML 2021, https://arxiv.org/abs/2103.04628 (Algorithm 1).
 
     Server   h, a hypernetwork; v_k, an embedding of every client; their optimizer
-    Client   nothing; with `personal_head` (pFedHN-PC) this client's own head
+    Client   nothing; with `personal_head` (pFedHN-PC) the head of this client
     Message  theta_k = h(v_k)
-    Upload   d_k = theta_k - theta_k', by theta_k' after local training
-The server goes down  mean_k <h(v_k), d_k>  by one step of its optimizer, with d_k a
-constant: by the gradients  (d theta_k / d h)^T d_k  and  (d theta_k / d v_k)^T d_k.
-A client never sees h, nor v_k, and is judged by h(v_k). With `personal_head`, theta_k
-is the body alone, and body and head are trained jointly.
+    Upload   d_k = theta_k - theta_k', where theta_k' is theta_k after local training
 
-Who never took part begins at the mean of all v, and takes `adapt` such exchanges in
-which v and its head alone are stepped, v by steps of `server_lr`.
+The server minimises  mean_k <h(v_k), d_k>  by one step of its optimizer, with d_k
+constant: the gradients are  (d theta_k / d h)^T d_k  and  (d theta_k / d v_k)^T d_k.
+A client never sees h or v_k, and is evaluated with h(v_k). With `personal_head`,
+theta_k is the body alone, and body and head are trained jointly.
 
-In the paper one client takes part in a round. v has 1 + C / 4 numbers for C clients, as
-in the authors' code, and `hidden` at most. As there, the optimizer steps all v: those
-of the absent have the gradient 0, and momentum moves them. Differs from that code: h
-begins near the first parameters; no weight decay, and no clipping, at the server.
+A client that never took part starts from the mean of all v, and takes `adapt` such
+exchanges, in which only v and its head are stepped, v by steps of `server_lr`.
+
+In the paper one client takes part in a round. With C clients, v has 1 + C / 4 numbers,
+at most `hidden`, as in the authors' code. As there, the optimizer steps all v: those of
+absent clients have the gradient 0, and momentum moves them. Differs from that code: h
+starts near the first parameters, and the server has neither weight decay nor clipping.
 """
 
 from functools import partial
@@ -31,19 +34,19 @@ from pfljax.core import aggregation, server_step, tree
 from pfljax.core.keys import derive
 from pfljax.core.server_step import Optimized
 from pfljax.core.training import fit
-from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
 from pfljax.registry import AtLeastOne, Count, Positive, component
 
 
 class Learned(NamedTuple):
-    """What the server steps."""
+    """The parameters that the server learns."""
 
     h: Hypernetwork
     v: Any  # f32[C, e]
 
 
 class Server(NamedTuple):
-    """What is learned, with its optimizer, and the head of who never took part."""
+    """The learned parameters and their optimizer, and the head of newcomers."""
 
     learned: Optimized  # of Learned
     head: Params  # None at every leaf without `personal_head`
@@ -60,10 +63,10 @@ def pfedhn(
     personal_head: bool = False,
     adapt: Count = 0,
 ) -> Algorithm:
-    """Builds pFedHN; of constant h, by SGD of rate 1, it is FedAvg of uniform weights.
+    """Builds pFedHN; with constant h, by SGD of rate 1, it is uniform FedAvg.
 
     Args:
-      server_lr: rate of the server's optimizer where that names none.
+      server_lr: rate of the server's optimizer unless that sets its own.
       hidden: units of the hypernetwork's layers.
       personal_head: clients keep their heads.
       adapt: steps of a newcomer's embedding; 0 for none.
@@ -73,7 +76,7 @@ def pfedhn(
     """
     optimizer = server_step.by_name(server_optimizer, server_lr)
     in_head = tree.matches(task.groups, "head")
-    # Without a personal head all leaves are made.
+    # Without a personal head the server generates all leaves.
     is_learned = jax.tree.map(lambda head: not (personal_head and head), in_head)
 
     def init(params, num_clients, key):
@@ -97,32 +100,31 @@ def pfedhn(
         personal=personal,
         newcomer=joining(train, server_lr, adapt),
         parts=("body", "head") if personal_head else (),
-        # What is sent is a change already.
-        origin=lambda theta, head, upload: tree.zeros(upload),
+        origin=zero_origin,
         uploads_by_client=True,
     )
 
 
 def message(turn, server, head):
-    """What h makes of v_k."""
+    """theta_k = h(v_k); h(0) for a client that is not part of the run."""
     h, v = server.learned.w
-    return hypernetwork.apply(h, tree.row_or_zeros(v, turn.id))
+    return hypernetwork.apply(h, tree.take_or(v, turn.id))
 
 
-def training(task, local, made):
-    """The `train` of a model of which the server makes the leaves where `made`."""
+def training(task, local, is_learned):
+    """The `train` of a model whose leaves in `is_learned` come from the server."""
 
     def train(turn, theta, head, data):
         params = tree.merge(theta, head)
         params, metrics = fit(task.loss, params, data, turn, local)
-        trained, head = tree.split(params, made)
+        trained, head = tree.split(params, is_learned)
         return head, tree.sub(theta, trained), metrics
 
     return train
 
 
 def joining(train, rate, exchanges):
-    """The `newcomer` that steps an embedding of its own, and its head."""
+    """The `newcomer` that trains an embedding of its own, and its head."""
 
     def newcomer(turn, server, data):
         h, v = server.learned.w
@@ -142,8 +144,8 @@ def joining(train, rate, exchanges):
 
 
 def step(optimizer, server, uploads, cohort):
-    """The server after a step along the mean of what the cohort's changes ask for."""
-    # Once: over several devices the slopes would be exchanged many times.
+    """The server after a step along the mean gradient of the cohort's changes."""
+    # Gathered once: several devices would exchange the slopes many times.
     changes, who = aggregation.gather(uploads, cohort)
     weight = aggregation.uniform(who)
     h, v = server.learned.w

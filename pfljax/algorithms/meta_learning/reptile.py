@@ -1,14 +1,17 @@
-"""Reptile. Nichol, Achiam, Schulman, 2018, https://arxiv.org/abs/1803.02999.
+"""Reptile: the server steps towards the mean of the models that clients have trained.
+
+Nichol, Achiam, Schulman, 2018, https://arxiv.org/abs/1803.02999 (Algorithm 2).
 
     Server   w, and its optimizer   Client  nothing
-    Message  w                      Upload  w_k, the params after local training
-The local steps are the inner loop. The server steps by its optimizer along
-mean_k (w - w_k): by SGD  w <- w + server_lr mean_k (w_k - w),  Algorithm 2. Everybody
-is judged by w, or after `finetune` local steps from w.
+    Message  w                      Upload  w_k, the parameters after local training
 
-Jiang et al., 2019 (https://arxiv.org/abs/1909.12488) go on from a model of FedAvg with
-few local steps and `server_optimizer` = adam, and judge w before and after fine-tuning.
-Differs from the paper: server_lr does not fall over the rounds.
+The local steps are the inner loop. The server steps by its optimizer along
+mean_k (w - w_k), which by SGD is  w <- w + server_lr mean_k (w_k - w).  Every client is
+evaluated with w, or after `finetune` local steps from w.
+
+Jiang et al., 2019 (https://arxiv.org/abs/1909.12488) continue from a model of FedAvg
+with few local steps and `server_optimizer` = adam, and evaluate w before and after
+fine-tuning. Differs from the paper: server_lr does not decay over the rounds.
 """
 
 from pfljax.algorithms.fedavg import fedavg
@@ -29,8 +32,8 @@ def reptile(
     """Builds Reptile; by SGD, `server_lr` = 1 is FedAvg with uniform weights.
 
     Args:
-      server_lr: rate of the server's optimizer where that names none.
-      finetune: local steps that precede evaluation; 0 for none.
+      server_lr: rate of the server's optimizer unless that sets its own.
+      finetune: local steps before the evaluation; 0 for none.
 
     Raises:
       ValueError: the server's optimizer is unknown.

@@ -1,1 +1,1 @@
-"""Clients keep a model of their own, tied to the others'."""
+"""Clients keep a model of their own, tied to the models of the others."""

@@ -1,13 +1,13 @@
-"""How much a client's rows say of each parameter: the diagonal of the Fisher matrix.
+"""The diagonal of a client's Fisher matrix: the information about each parameter.
 
-It is the empirical one, of the labels that the rows have, in evaluation mode:
+It is the empirical one, with the labels of the examples, in evaluation mode:
 
-    rows      mean over rows x of (grad loss(x))^2
-    batches   mean over batches b of (grad of the mean loss on b)^2, weighted by rows
+    examples  mean over examples x of (grad loss(x))^2
+    batches   mean over batches b of (grad of the mean loss on b)^2, weighted by size
 
-The first is that of EWC (Kirkpatrick et al., PNAS 2017) and holds a gradient a row of a
-batch in memory. The second costs one gradient. It is smaller, by up to the size of a
-batch: the gradients of rows cancel before they are squared.
+The first is that of EWC (Kirkpatrick et al., PNAS 2017), and holds a gradient for each
+example of a batch in memory. The second costs one gradient. It is smaller, by a factor
+of up to the batch size: the gradients of examples cancel before they are squared.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core.minibatches import in_batches
-from pfljax.core.training import mean_over_rows
+from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Key, Params
 
 Loss = Callable[[Params, Batch, Key | None], Array]
@@ -30,25 +30,25 @@ def diagonal(
     batch_size: int,
     squares: Squares,
 ) -> Params:
-    """The Fisher diagonal over all of a client's rows.
+    """The Fisher diagonal over all examples of a client.
 
     It is 0 at running statistics, which have no gradient in evaluation mode. `squares`
-    is `example_squares` or `batch_squares`: what one batch gives.
+    is `example_squares` or `batch_squares`.
     """
 
     def value(batch: Batch) -> Params:
         return squares(loss, params, batch)
 
-    return mean_over_rows(value, data, batch_size)
+    return mean_over_examples(value, data, batch_size)
 
 
 def example_squares(loss: Loss, params: Params, batch: Batch) -> Params:
-    """Mean over the rows that count of the squared gradient of each."""
+    """Mean over the examples that count of the squared gradient of each."""
 
-    def one_example(row: Batch) -> Params:
-        return jax.grad(loss)(params, row, None)
+    def gradient(example: Batch) -> Params:
+        return jax.grad(loss)(params, example, None)
 
-    gradients = jax.vmap(one_example)(in_batches(batch, 1))
+    gradients = jax.vmap(gradient)(in_batches(batch, 1))
     share = batch.mask / jnp.maximum(batch.mask.sum(), 1)
 
     def mean_square(leaf: Array) -> Array:
@@ -63,4 +63,4 @@ def batch_squares(loss: Loss, params: Params, batch: Batch) -> Params:
     return jax.tree.map(jnp.square, gradient)
 
 
-KINDS = {"rows": example_squares, "batches": batch_squares}
+KINDS = {"examples": example_squares, "batches": batch_squares}

@@ -1,22 +1,26 @@
-"""APPLE. Luo, Wu, IJCAI 2022, https://arxiv.org/abs/2110.08394 (Algorithm 1).
+"""APPLE: clients learn how to weight the models of all clients in their own.
+
+Luo, Wu, IJCAI 2022, https://arxiv.org/abs/2110.08394 (Algorithm 1).
 
     Server   the core model w_j of every client j, as last sent; p_k, the weights of all
              cores in the model of each client k
-    Client   w_k, this client's own core
+    Client   w_k, the core of this client
     Message  all cores w_j, and p_k
     Upload   w_k and p_k
-Client k's model is  v_k = sum_j p_kj w_j,  and it is judged by it. With the others'
-cores fixed, each step moves, both from the values before it,
-w_k by p_kk grad F_k(v_k), and p_kj by <grad F_k(v_k), w_j> + lam_r mu (p_kj - 1 / C).
-p_kj begins at 1 / C, and is any number. In round r of R, lam_r is
-(cos(pi r / L) + 1) / 2 below L = `span` R, and 0 from there.
 
-`local` steps the core; p_k goes by plain steps of `weight_lr`. A core of a client that
-never sent is the first model. Who is no client of the run has the mean of all cores.
+Client k's model is  v_k = sum_j p_kj w_j,  with which it is evaluated. With the cores
+of the others fixed, each step moves, both from the values before it, w_k by
+p_kk grad F_k(v_k), and p_kj by <grad F_k(v_k), w_j> + lam_r mu (p_kj - 1 / C). The
+weights p_kj start at 1 / C and may be any numbers. In round r of R, lam_r is
+(cos(pi r / L) + 1) / 2 below L = `span` R, and 0 from there on.
 
-Differs from the paper: all cores are sent in every round, and p_k lies with the server,
-which knows how many clients there are. The published code multiplies the core's
-learning rate by C, for p_kk is about 1 / C: here that is up to `local`.
+`local` steps the core, and plain steps of `weight_lr` change p_k. The core of a client
+that never sent one is the first model. A client that is not part of the run has the
+mean of all cores.
+
+Differs from the paper: all cores are sent in every round, and the server keeps p_k,
+since it knows how many clients there are. The published code multiplies the learning
+rate of the core by C, because p_kk is about 1 / C: here that is up to `local`.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +39,7 @@ from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 class Server(NamedTuple):
-    """The cores of all clients, and their weights; a message has those of one."""
+    """The cores of all clients, and all weights; a message has p_k alone."""
 
     cores: Params  # leaves [C, ...]
     p: Any  # f32[C, C], in a message f32[C]
@@ -58,15 +62,15 @@ def apple(
     span: Share = 0.2,
     rounds: AtLeastOne = 1,
 ) -> Algorithm:
-    """Builds APPLE; of one client, `weight_lr` = 0 is local training.
+    """Builds APPLE; with one client, `weight_lr` = 0 is local training.
 
     Args:
       task: the model.
       local: how a client trains its core.
-      weight_lr: the step of p_k; 0 leaves it as it begins.
-      mu: the pull of p_k to where it began.
-      span: the share of the rounds over which that pull fades.
-      rounds: of the run.
+      weight_lr: step size of p_k; 0 keeps its first value.
+      mu: pull of p_k to its first value.
+      span: share of the rounds over which that pull fades.
+      rounds: number of rounds of the run.
     """
     slope_of = jax.value_and_grad(task.loss)
 
@@ -83,7 +87,7 @@ def apple(
             towards = affinity.inner_products(message.cores, slope)
             towards = towards.at[turn.id].set(tree.dot(w, slope), mode="drop")
             slope_p = towards + pull * (p - 1 / turn.num_clients)
-            slope_w = tree.scale(slope, own_weight(p, turn.id))
+            slope_w = tree.scale(slope, tree.take_or(p, turn.id))
             return value, (slope_w, slope_p)
 
         stepped = beside(local, ("model", "other"), plain)
@@ -92,13 +96,13 @@ def apple(
         return w, Upload(w, p), metrics
 
     def personal(turn, server, w, data):
-        return mixture(server.cores, client_weights(server, turn.id), w, turn.id)
+        return mixture(*message(turn, server, w), w, turn.id)
 
     return alone(task, local)._replace(
         init=init,
         message=message,
         train=train,
-        aggregate=receive,
+        aggregate=aggregate,
         personal=personal,
         origin=lambda message, w, upload: Upload(w, message.p),
         uploads_by_client=True,
@@ -106,44 +110,32 @@ def apple(
 
 
 def init(params, num_clients, key):
-    """Equal cores, in equal parts."""
+    """Equal cores with equal weights."""
     cores = affinity.first_models(params, num_clients).params
     p = jnp.full((num_clients, num_clients), 1 / num_clients)
     return Server(cores, p)
 
 
 def message(turn, server, w):
-    """All cores, and p_k."""
-    return Server(server.cores, client_weights(server, turn.id))
-
-
-def client_weights(server, client_id):
-    """p_k, f32[C]; equal parts for a client of no run."""
-    equal = 1 / len(server.p)
-    return server.p.at[client_id].get(mode="fill", fill_value=equal)
-
-
-def own_weight(p, client_id):
-    """p_kk, f32[]; 0 for a client of no run, whose core is none of them."""
-    return p.at[client_id].get(mode="fill", fill_value=0)
+    """All cores and p_k; equal weights for a client that is not part of the run."""
+    return Server(server.cores, tree.take_or(server.p, turn.id, 1 / len(server.p)))
 
 
 def mixture(cores, p, w, client_id):
     """sum_j p_j w_j, where the client's own core is `w`."""
-    # Not by a copy of all cores with its own in it: each client would have one.
+    # Not with `w` put into a copy of all cores: each client would have such a copy.
     others = p.at[client_id].set(0, mode="drop")
     total = aggregation.weighted_sum(cores, others)
-    return tree.axpy(own_weight(p, client_id), w, total)
+    # A client that is not part of the run has no core: its weight is 0.
+    return tree.axpy(tree.take_or(p, client_id), w, total)
 
 
 def fading(round_, length):
-    """lam_r: from 1 to 0 as half a cosine over `length` rounds, and 0 after them."""
+    """lam_r: from 1 to 0 as half a cosine over `length` rounds, and then 0."""
     along = round_ / jnp.maximum(length, 1e-6)
     return jnp.where(along < 1, (jnp.cos(jnp.pi * along) + 1) / 2, 0)
 
 
-def receive(server, uploads, cohort):
-    """The server with the cores and weights of who reported."""
-    ids = aggregation.present_ids(cohort)
-    cores, p = tree.put((server.cores, server.p), ids, (uploads.w, uploads.p))
-    return Server(cores, p)
+def aggregate(server, uploads, cohort):
+    """The server with the cores and weights of the clients that reported."""
+    return Server(*aggregation.record(tuple(server), tuple(uploads), cohort))

@@ -1,9 +1,12 @@
-"""Ditto. Li et al., ICML 2021, https://arxiv.org/abs/2012.04221 (Algorithm 1).
+"""Ditto: clients also train a model of their own, near the shared one.
 
-    Server   w                Client  v_k, this client's own params
-    Message  w                Upload  FedAvg's
-Client k also minimises  F_k(v) + lam / 2 ||v - w||^2  and is judged by v_k, or by w
-before it ever took part.
+Li et al., ICML 2021, https://arxiv.org/abs/2012.04221 (Algorithm 1).
+
+    Server   w                Client  v_k, the parameters of this client
+    Message  w                Upload  that of FedAvg
+
+Client k also minimises  F_k(v) + lam / 2 ||v - w||^2.  It is evaluated with v_k, or
+with w before it first takes part.
 """
 
 from pfljax.algorithms.fedavg import fedavg
@@ -21,7 +24,7 @@ def ditto(
     lam: NotNegative = 0.1,
     personal_epochs: Epochs = None,
 ) -> Algorithm:
-    """Builds Ditto; `lam` = 0 trains v_k alone, a large `lam` ties it to w.
+    """Builds Ditto; `lam` = 0 trains v_k alone, and a large `lam` ties it to w.
 
     v_k takes as many steps as w, on the same minibatches, unless `personal_epochs` says
     otherwise.
@@ -33,7 +36,7 @@ def ditto(
     shared = fedavg(task, local)
 
     def train(turn, w, v, data):
-        # The loss that is reported is of w: every method has a curve of it.
+        # The metric "loss" is that of w: every method has such a curve.
         _, upload, metrics = shared.train(turn, w, (), data)
         own_turn = with_epochs(turn, local, personal_epochs)
         near = proximal(w, lam)

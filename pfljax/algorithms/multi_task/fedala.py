@@ -1,22 +1,28 @@
-"""FedALA. Zhang et al., AAAI 2023, https://arxiv.org/abs/2212.01197 (Algorithm 1).
+"""FedALA: clients learn how to merge the shared model into their own before training.
+
+Zhang et al., AAAI 2023, https://arxiv.org/abs/2212.01197 (Algorithm 1).
 
     Server   w
-    Client   w_k, its own params; W_k, weights of its top layers; its rounds, up to 2
+    Client   w_k, its parameters; W_k, weights of its top layers; its rounds, up to 2
     Message  w                Upload  w_k
-Client k begins at  v = w_k + W_k (w - w_k)  in its top layers and at w below them. It
-learns W_k first: w and w_k stay, and each minibatch moves it by
-W_k <- clip(W_k - weight_lr grad F_k(v) (w - w_k), 0, 1).  A pass is over `share` of its
-rows, drawn anew every round. Once there are many, until the losses of the last 10 have
-a standard deviation below `threshold`; in later rounds there is one. Then v is trained,
-and is the new w_k; w is FedAvg's. Client k is judged by v with the newest w, before
-training, or by w before it ever took part.
 
-W_k begins at 1, and a client's first round is FedAvg's. Running statistics are w's.
+Client k starts from  v = w_k + W_k (w - w_k)  in its top layers and from w below them.
+It learns W_k first: w and w_k stay, and each minibatch moves it by
+W_k <- clip(W_k - weight_lr grad F_k(v) (w - w_k), 0, 1).
+A pass covers `share` of its examples, drawn anew in every round. In the client's second
+round there are passes until the losses of the last 10 have a standard deviation below
+`threshold`; in later rounds there is one. Then v is trained and becomes the new w_k. w
+is that of FedAvg. Client k is evaluated with v for the newest w, before training, or
+with w before it first takes part.
 
-Differs from the published code: `share` is a random part of the rows in whole batches,
-the loss of a pass is its mean, not that of its last batch, passes are at most
-`most_passes`, layers are modules with all their params, and who does not take part
-keeps its w_k. The paper's text was not read: its abstract, poster and code were.
+W_k starts at 1, and the first round of a client is that of FedAvg. Running statistics
+are those of w.
+
+Differs from the published code: `share` is a random part of the examples in whole
+batches; the loss of a pass is its mean, not that of its last batch; there are at most
+`most_passes` passes; layers are modules with all their parameters; and an absent client
+keeps its w_k. Written from the abstract, the poster and the code, without the paper's
+full text.
 """
 
 from typing import Any, NamedTuple
@@ -36,10 +42,10 @@ LOSSES = 10  # of the last passes, whose spread ends them
 
 
 class Client(NamedTuple):
-    """What a client keeps."""
+    """The state of a client."""
 
     w: Params
-    weights: Any  # W_k, shaped as the params of its top layers
+    weights: Any  # W_k, shaped as the parameters of the top layers
     stage: Any  # i32[], rounds that it has trained in, up to 2
 
 
@@ -58,12 +64,12 @@ def fedala(
 
     Args:
       task: the model.
-      local: how a client trains; its batch size is that of the passes, too.
-      layers: modules from the head down whose params are mixed.
-      weight_lr: the step of W_k.
-      share: of a client's rows, of a pass; one batch at least.
-      threshold: the standard deviation of losses that ends the first passes.
-      most_passes: after which they end anyway.
+      local: how a client trains; its batch size is also that of the passes.
+      layers: number of modules, from the head down, whose parameters are merged.
+      weight_lr: step size of W_k.
+      share: share of a client's examples in a pass; at least one batch.
+      threshold: standard deviation of the losses that ends the first passes.
+      most_passes: largest number of first passes.
 
     Raises:
       ValueError: the model has fewer modules than `layers`.
@@ -71,6 +77,11 @@ def fedala(
     chosen = top(task, layers)
     on_weights = local._replace(learning_rate=weight_lr, optimizer=within_one)
     lengths = jnp.array([0, most_passes, 1])  # by the client's stage
+
+    def init_client(params, client_id, key):
+        # A client that has not trained yet takes all of the server's model.
+        mixed, _ = tree.split(params, chosen)
+        return Client(w=params, weights=tree.full(mixed, 1), stage=jnp.int32(0))
 
     def begin(turn, w, client, data):
         new, below = tree.split(w, chosen)
@@ -84,12 +95,12 @@ def fedala(
 
         part = pass_turn(turn, data, share, local.batch_size)
 
-        def one_pass(weights):
+        def take_pass(weights):
             weights, metrics = fit(loss, weights, data, part, on_weights)
             return weights, metrics["loss"]
 
         limit = lengths[client.stage]
-        weights, passes = learn_weights(one_pass, client.weights, limit, threshold)
+        weights, passes = learn_weights(take_pass, client.weights, limit, threshold)
         return mixture(weights), weights, passes
 
     def train(turn, w, client, data):
@@ -100,7 +111,7 @@ def fedala(
         return Client(w=v, weights=weights, stage=stage), v, metrics
 
     return fedavg(task, local)._replace(
-        init_client=lambda params, client_id, key: first_client(params, chosen),
+        init_client=init_client,
         train=train,
         personal=lambda turn, w, client, data: begin(turn, w, client, data)[0],
         newcomer=lambda turn, w, data: w,
@@ -120,21 +131,14 @@ def top(task, layers):
     )
 
 
-def first_client(params, chosen):
-    """A client that has not trained yet, and takes all of the server's model."""
-    mixed, _ = tree.split(params, chosen)
-    ones = jax.tree.map(jnp.ones_like, mixed)
-    return Client(w=params, weights=ones, stage=jnp.int32(0))
-
-
 def pass_turn(turn, data, share, batch_size):
-    """The turn of one pass: every pass of a round sees the same minibatches."""
+    """The turn of a pass: all passes of a round see the same minibatches."""
     batches = jnp.ceil(share * data.size / batch_size).astype(jnp.int32)
-    return fold(turn, "weights")._replace(steps=jnp.maximum(batches, 1))
+    return fold(turn, "weights", jnp.maximum(batches, 1))
 
 
-def learn_weights(one_pass, weights, limit, threshold):
-    """(weights, passes) after `limit` passes, or once losses hardly change."""
+def learn_weights(take_pass, weights, limit, threshold):
+    """(weights, passes) after `limit` passes, or once the losses hardly change."""
 
     def goes_on(carry):
         _, losses, count = carry
@@ -143,7 +147,7 @@ def learn_weights(one_pass, weights, limit, threshold):
 
     def body(carry):
         weights, losses, count = carry
-        weights, loss = one_pass(weights)
+        weights, loss = take_pass(weights)
         return weights, jnp.roll(losses, 1).at[0].set(loss), count + 1
 
     start = weights, jnp.zeros(LOSSES), jnp.int32(0)

@@ -1,17 +1,21 @@
-"""FedAMP. Huang et al., AAAI 2021, https://arxiv.org/abs/2007.03797 (Algorithm 1).
+"""FedAMP: the server mixes a model for each client, mostly from similar clients.
 
-    Server   w_k of every client k, as last sent, and who has sent
-    Client   w_k, this client's own params
+Huang et al., AAAI 2021, https://arxiv.org/abs/2007.03797 (Algorithm 1).
+
+    Server   w_k of every client k, as last sent, and which clients have sent
+    Client   w_k, the parameters of this client
     Message  u_k               Upload  w_k
-With A(x) = 1 - exp(-x / sigma), the server mixes a model for each client,
-u_k = sum_j xi_kj w_j,  xi_kj = alpha A'(||w_k - w_j||^2),  xi_kk = 1 - sum_{j != k}.
-From u_k, client k goes down  F_k(v) + lam / (2 alpha) ||v - u_k||^2  to its new w_k,
-and is judged by it.
 
-Differs from the paper: there all clients train in every round. Here j runs over those
-who have ever sent, with the model that they sent last. Whoever never has is sent the
-mean of these models, and judged by it. alpha is to be so small that xi_kk >= 0; where
-it is not, the weights of the others are divided by their sum.
+With A(x) = 1 - exp(-x / sigma), the server mixes a model for each client:
+u_k = sum_j xi_kj w_j,  xi_kj = alpha A'(||w_k - w_j||^2),  xi_kk = 1 - sum_{j != k}.
+From u_k, client k minimises  F_k(v) + lam / (2 alpha) ||v - u_k||^2.  The result is its
+new w_k, with which it is evaluated.
+
+Differs from the paper, where all clients train in every round: here j runs over the
+clients that have ever sent a model, with the last one that they sent. A client that
+never has is sent the mean of these models and is evaluated with it. alpha should be
+small enough for xi_kk >= 0; otherwise the weights of the others are divided by their
+sum.
 """
 
 from typing import Literal
@@ -45,12 +49,12 @@ def fedamp(
     Args:
       task: the model.
       local: how a client trains.
-      alpha: the step towards the others, by which the pull `lam` is divided, too.
+      alpha: step towards the others; the pull `lam` is divided by it.
       sigma: squared distances well above it count as infinite.
-      lam: how much relations matter.
-      relative: `sigma` is a multiple of the median of a client's squared distances,
-        which grow with the model.
-      start: where local training begins, at u_k ("cloud") or at w_k ("own").
+      lam: weight of the pull to u_k.
+      relative: whether `sigma` is a multiple of the median of a client's squared
+        distances, which grow with the model.
+      start: where local training starts, at u_k ("cloud") or at w_k ("own").
     """
 
     def attention(models, own, others, centre):
@@ -64,8 +68,8 @@ def fedamp(
 def attending(task, local, attention, pull, start):
     """A method whose server mixes models for each client by its `attention`.
 
-    That is (models, the client's own, others f32[C], their mean) -> weights f32[C] of
-    the others, whose sum is at most 1.
+    This is a function (models, the client's own model, others f32[C], their mean) ->
+    weights f32[C] of the others, whose sum is at most 1.
     """
 
     def init(params, num_clients, key):
@@ -73,7 +77,7 @@ def attending(task, local, attention, pull, start):
 
     def message(turn, server, w):
         centre = affinity.mean(server)
-        own = tree.row_or_zeros(server.params, turn.id)
+        own = tree.take_or(server.params, turn.id)
         others = affinity.others(server, turn.id)
         xi = attention(server.params, own, others, centre)
         xi = xi.at[turn.id].set(1 - jnp.sum(xi), mode="drop")

@@ -1,17 +1,20 @@
-"""FedCurv. Shoham et al., 2019, https://arxiv.org/abs/1910.07796.
+"""FedCurv: clients stay near each other where the Fisher information is large.
 
-    Server   w, and the sums of I_j and of I_j w_j over who took part last
-    Client   I_k and I_k w_k, as it last sent them, and in which round
+Shoham et al., 2019, https://arxiv.org/abs/1910.07796.
+
+    Server   w, and the sums of I_j and of I_j w_j over the last participants
+    Client   I_k and I_k w_k, as last sent, and the round in which they were sent
     Message  w, both sums and their round    Upload  w_k, I_k and I_k w_k
-I_k is the diagonal of the Fisher matrix of client k at w_k, after its training. From w,
-client k also minimises
-F_k(v) + lam sum_{j != k} (v - w_j)' I_j (v - w_j),
-over the others of the last round that anybody reported in. Up to a constant, the
-penalty is lam <v^2, U> - 2 lam <v, V>: U and V are the sums without what is the
-client's own, which it takes off itself. Server: w <- sum_k n_k w_k / sum_k n_k.
-Everybody is judged by w.
 
-The penalty that is reported lacks the constant, so it may be negative. Nothing pulls in
+I_k is the diagonal of the Fisher matrix of client k at w_k, after its training. From w,
+client k minimises
+F_k(v) + lam sum_{j != k} (v - w_j)' I_j (v - w_j),
+where j runs over the other participants of the last round in which any client reported.
+Up to a constant, the penalty is lam <v^2, U> - 2 lam <v, V>, where U and V are the sums
+without the client's own terms, which it subtracts itself. The server takes
+w <- sum_k n_k w_k / sum_k n_k. Every client is evaluated with w.
+
+The metric "penalty" lacks the constant, so it may be negative. There is no penalty in
 the first round.
 """
 
@@ -29,25 +32,25 @@ from pfljax.registry import NotNegative, component
 
 
 class Curvature(NamedTuple):
-    """The Fisher diagonal I and I w, of one client or summed."""
+    """The Fisher diagonal I and I w, of one client or summed over clients."""
 
     diagonal: Params
     product: Params
 
 
 class Server(NamedTuple):
-    """The model and what its last trainers said; this is the message, too."""
+    """The model, and the sums of its last participants; this is also the message."""
 
     w: Params
     sums: Curvature
-    round: Any  # i32[], in which the sums were taken; -1 before the first
+    round: Any  # i32[], the round of the sums; -1 before the first
 
 
 class Client(NamedTuple):
-    """What a client knows of its own part in the sums."""
+    """The client's own terms of the sums."""
 
     own: Curvature
-    round: Any  # i32[], in which it was sent; -1 for never
+    round: Any  # i32[], the round in which they were sent; -1 for never
 
 
 class Upload(NamedTuple):
@@ -63,15 +66,13 @@ def fedcurv(
     local: Local,
     *,
     lam: NotNegative = 1.0,
-    diagonal: Literal["rows", "batches"] = "rows",
+    diagonal: Literal["examples", "batches"] = "examples",
 ) -> Algorithm:
-    """Builds FedCurv; `lam` = 0, or one client alone, is FedAvg.
-
-    `diagonal` says whose gradients are squared: those of rows, or of batches.
+    """Builds FedCurv; `lam` = 0, or a single client, is FedAvg.
 
     Args:
-      lam: weight of the other clients' penalties; 0 is FedAvg.
-      diagonal: whose gradients are squared: "rows" or "batches".
+      lam: weight of the penalties for the other clients; 0 is FedAvg.
+      diagonal: whose gradients are squared: those of "examples" or of "batches".
     """
     squares = fisher.KINDS[diagonal]
 
@@ -95,36 +96,28 @@ def fedcurv(
         train=train,
         aggregate=aggregate,
         server_model=lambda server: server.w,
-        # Curvature is no change of anything.
-        origin=lambda message, client, upload: Upload(
-            message.w, tree.zeros(client.own)
-        ),
+        # Curvature is made anew: it is no change.
+        origin=lambda message, k, upload: Upload(message.w, tree.zeros(k.own)),
     )
 
 
 def nothing(params):
-    """No curvature, of no round."""
+    """The curvature, and its round, before any was sent."""
     return Curvature(tree.zeros(params), tree.zeros(params)), jnp.int32(-1)
 
 
 def without_own(message, client):
-    """The sums over the others: less what this client added, if it did."""
+    """The sums over the other clients: without the terms that this one has added."""
     took_part = client.round == message.round
     others = tree.sub(message.sums, client.own)
     others = tree.where(took_part, others, message.sums)
-
-    # Rounding, or the noise of a channel, must not make it a push.
-    def positive(leaf):
-        return jnp.maximum(leaf, 0)
-
-    return others._replace(diagonal=jax.tree.map(positive, others.diagonal))
+    # Rounding, or the noise of a channel, must not turn the pull into a push.
+    return others._replace(diagonal=jax.tree.map(jax.nn.relu, others.diagonal))
 
 
 def aggregate(server, uploads, cohort):
-    """The mean model, and the sums over those who reported."""
-    return Server(
-        w=aggregation.mean(uploads.w, aggregation.by_examples(cohort)),
-        # Once a client, however often it was drawn: it takes off one.
-        sums=aggregation.weighted_sum(uploads.own, cohort.mask),
-        round=cohort.round,
-    )
+    """The mean model, and the sums over the clients that reported."""
+    w = aggregation.mean(uploads.w, aggregation.by_examples(cohort))
+    # Once for each client, however often it was drawn: it subtracts its terms once.
+    sums = aggregation.weighted_sum(uploads.own, cohort.mask)
+    return Server(w=w, sums=sums, round=cohort.round)

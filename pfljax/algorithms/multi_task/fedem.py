@@ -1,16 +1,21 @@
-"""FedEM. Marfoq et al., NeurIPS 2021, https://arxiv.org/abs/2108.10252 (Algorithm 1).
+"""FedEM: clients are mixtures of several shared models, trained by EM.
 
-    Server   w_1 .. w_M       Client  pi_k, this client's weights of the M models
-    Message  all M models     Upload  all M models, trained
-With l_m(s) the cross-entropy of w_m at row s, a round does, on all rows of client k,
-E:  q_m(s) = pi_m exp(-l_m(s)) / sum_j pi_j exp(-l_j(s)),  of the models of the server;
+Marfoq et al., NeurIPS 2021, https://arxiv.org/abs/2108.10252 (Algorithm 1).
+
+    Server   w_1 .. w_M       Client  pi_k, the client's weights of the M models
+    Message  all M models     Upload  all M models after local training
+
+Let l_m(s) be the cross-entropy of w_m at example s. A round does, on all examples of
+client k:
+E:  q_m(s) = pi_m exp(-l_m(s)) / sum_j pi_j exp(-l_j(s)),  with the server's models;
 M:  pi_m <- mean_s q_m(s),  and each w_m trains on  mean_s q_m(s) l_m(s),  q fixed.
-The server takes the means by rows. Client k is judged by the mixture of probabilities
-sum_m pi_m softmax(z_m), with the weights of its last round; one that never took part by
-those of `newcomer_steps` steps E and M of pi, from equal weights.
+The server takes means weighted by examples. Client k is evaluated with the mixture of
+probabilities  sum_m pi_m softmax(z_m),  with the weights of its last round. A client
+that never took part has the weights after `newcomer_steps` E and M steps of pi, from
+equal weights.
 
-All models see the same minibatches. In published code each has an order of its own, and
-those who are absent count with the last broadcast, which damps the mean.
+All models see the same minibatches. In the published code each has an order of its own,
+and absent clients count with the last broadcast, which damps the mean.
 """
 
 from typing import NamedTuple
@@ -18,16 +23,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.clustering.ifca import ifca
+from pfljax.algorithms._models import draw_models
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import losses
-from pfljax.core.training import fit, mean_over_rows
+from pfljax.core.losses import example_losses, mean
+from pfljax.core.training import fit, mean_over_examples
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, component
 
 
 class Mixture(NamedTuple):
-    """The models by which a client is judged, and their weights."""
+    """The models with which a client is evaluated, and their weights."""
 
     models: Params  # leaves [M, ...]
     pi: Array  # f32[M]
@@ -41,29 +46,27 @@ def fedem(
     components: AtLeastOne = 3,
     newcomer_steps: Count = 1,
 ) -> Algorithm:
-    """Builds FedEM; of one component it is FedAvg.
+    """Builds FedEM; with one component it is FedAvg.
 
     Args:
       components: number of models that a client mixes; 1 is FedAvg.
-      newcomer_steps: steps in which a newcomer finds its mixture.
+      newcomer_steps: EM steps in which a newcomer finds its mixture.
     """
-    size = local.batch_size
     equal = jnp.full(components, 1 / components, jnp.float32)
 
     def weights(models, pi, data):
-        def mean(batch):
-            q = responsibilities(task, models, pi, batch)
-            return jax.vmap(losses.mean, in_axes=(0, None))(q, batch)
+        def mean_q(batch):
+            return means(responsibilities(task, models, pi, batch), batch)
 
-        # Without rows the weights are unknown.
-        return jnp.where(data.size > 0, mean_over_rows(mean, data, size), pi)
+        # A client without examples keeps its weights.
+        new = mean_over_examples(mean_q, data, local.batch_size)
+        return jnp.where(data.size > 0, new, pi)
 
     def train(turn, models, pi, data):
         def loss(trained, batch, key):
-            # Of the broadcast models: so q stays that of the round, and is not stored.
+            # Of the broadcast models: q is that of the round without being stored.
             q = responsibilities(task, models, pi, batch)
-            rows = row_losses(task, trained, batch, key)
-            return jnp.sum(jax.vmap(losses.mean, in_axes=(0, None))(q * rows, batch))
+            return jnp.sum(means(q * losses(task, trained, batch, key), batch))
 
         trained, metrics = fit(loss, models, data, turn, local)
         return weights(models, pi, data), trained, metrics
@@ -81,8 +84,7 @@ def fedem(
         return jax.nn.logsumexp(log_pi + jax.nn.log_softmax(logits), axis=0)
 
     return fedavg(task, local)._replace(
-        # The models differ from the start: equal ones would never part.
-        init=ifca(task, local, clusters=components).init,
+        init=lambda params, count, key: draw_models(task, params, components, key),
         init_client=lambda params, client_id, key: equal,
         train=train,
         predict=predict,
@@ -92,16 +94,21 @@ def fedem(
     )
 
 
-def row_losses(task, models, batch, key):
-    """The cross-entropy of each model at each row, f32[M, B]."""
+def losses(task, models, batch, key):
+    """The cross-entropy of each model at each example, f32[M, B]."""
 
-    def model_loss(w):
-        return losses.example_losses(task.logits(w, batch, key), batch)
+    def model_losses(w):
+        return example_losses(task.logits(w, batch, key), batch)
 
-    return jax.vmap(model_loss)(models)
+    return jax.vmap(model_losses)(models)
 
 
 def responsibilities(task, models, pi, batch):
-    """q, the share of each model in each row, f32[M, B]; in evaluation mode."""
-    rows = row_losses(task, models, batch, None)
-    return jax.nn.softmax(jnp.log(pi)[:, None] - rows, axis=0)
+    """q, the share of each model in each example, f32[M, B]; in evaluation mode."""
+    log_q = jnp.log(pi)[:, None] - losses(task, models, batch, None)
+    return jax.nn.softmax(log_q, axis=0)
+
+
+def means(values, batch):
+    """The means of values f32[M, B] over the examples that count, f32[M]."""
+    return jax.vmap(mean, in_axes=(0, None))(values, batch)

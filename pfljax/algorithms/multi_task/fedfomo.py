@@ -1,24 +1,29 @@
-"""FedFomo. Zhang et al., ICLR 2021, https://arxiv.org/abs/2012.08565 (Algorithm 1).
+"""FedFomo: clients mix the models of others that do better on their own examples.
 
-    Server   w_k of every client k, as last sent, and who has sent; P, how much each
-             client gained by each other; a random number of each client
-    Client   w_k, this client's own params
-    Message  w_j of some other clients j, and who they are
-    Upload   w_k, the gains g_kj, and of whom they are
-With L_k the loss on its held-out rows, client k computes
-g_kj = (L_k(w_k) - L_k(w_j)) / (||w_j - w_k|| + 1e-5)  of each model that it was sent,
-begins at  w_k + sum_j max(g_kj, 0) (w_j - w_k) / sum_j max(g_kj, 0),  or at w_k where
-nobody is better, and trains to its new w_k, by which it is judged. The server adds g_kj
-to P_kj, and sends those of most P_kj, in random order where these are equal.
+Zhang et al., ICLR 2021, https://arxiv.org/abs/2012.08565 (Algorithm 1).
 
-The last `holdout` of a client's training rows, at least one, are held out and never
-trained on: methods do not see the validation rows of a run, by which it is judged. A
-client with a single row trains on it as well. Whoever never took part is judged by the
-mean of the models. Who is asked to take no step sends w_k as it was.
+    Server   w_k of every client k, as last sent, and which clients have sent; P, the
+             gains of each client from each other; a random number of each client
+    Client   w_k, the parameters of this client
+    Message  w_j of some other clients j, and their ids
+    Upload   w_k, the gains g_kj, and the ids that they belong to
 
-Differs from the paper: w_k is a client's model after its last training, which is also
-what the server has of it, so it needs not be sent. Whether a round explores is drawn
-once for all of its candidates.
+Let L_k be the loss on the held-out examples of client k. It computes
+g_kj = (L_k(w_k) - L_k(w_j)) / (||w_j - w_k|| + 1e-5)  for each model that it was sent.
+It starts from  w_k + sum_j max(g_kj, 0) (w_j - w_k) / sum_j max(g_kj, 0),  or from w_k
+if no other model is better, and trains to its new w_k, with which it is evaluated. The
+server adds g_kj to P_kj, and sends the models with the largest P_kj, in random order
+among equal ones.
+
+The last `holdout` of a client's training examples, at least one, are held out and never
+trained on: methods do not see the validation examples of a run, which evaluate it. A
+client with a single example trains on it as well. A client that never took part is
+evaluated with the mean of the models. A client with a budget of no step sends w_k as it
+was.
+
+Differs from the paper: w_k is the client's model after its last training, which the
+server has too, so it need not be sent. Whether a round explores is drawn once for all
+of its candidates.
 """
 
 from typing import Any, NamedTuple
@@ -32,28 +37,28 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import divide
-from pfljax.core.training import budget, fit, mean_over_rows
+from pfljax.core.training import budget, fit, full_loss
 from pfljax.core.types import Algorithm, Local, Params, Task
 from pfljax.registry import AtLeastOne, ProperShare, Share, component
 
 
 class Server(NamedTuple):
-    """What the server keeps of its clients."""
+    """The models of the clients, and their gains."""
 
     models: Models
     gains: Any  # f32[C, C], P
-    names: Any  # u32[C], of which random orders are drawn: numbers say nothing
+    names: Any  # u32[C], random, so that no order depends on the clients' ids
 
 
 class Message(NamedTuple):
     """The candidates of a client."""
 
     models: Params  # leaves [n, ...]
-    ids: Any  # i32[n], C for a place that nobody fills
+    ids: Any  # i32[n], C for an empty place
 
 
 class Upload(NamedTuple):
-    """Trained parameters, and what the candidates were worth."""
+    """Trained parameters, and the gains from the candidates."""
 
     w: Params
     gains: Any  # f32[n]
@@ -69,16 +74,12 @@ def fedfomo(
     explore: Share = 0.0,
     holdout: ProperShare = 0.2,
 ) -> Algorithm:
-    """Builds FedFomo, which trains a client whom nobody helps as local training does.
-
-    `candidates` models at most are sent to a client; with the probability `explore`
-    they are any, whatever P says. `holdout` is the share of a client's rows on which it
-    judges them.
+    """Builds FedFomo; a client that gains from nobody trains as in local training.
 
     Args:
-      candidates: models at most that a client is sent.
-      explore: probability that they are any, whatever helped before.
-      holdout: share of a client's rows on which it judges them.
+      candidates: largest number of models that are sent to a client.
+      explore: probability that they are chosen at random, whatever P is.
+      holdout: share of a client's examples on which it computes the gains.
     """
 
     def init(params, num_clients, key):
@@ -95,7 +96,10 @@ def fedfomo(
 
     def train(turn, message, w, data):
         own, held_out = divide(data, 1 - holdout)
-        loss = mean_loss(task, held_out, local.batch_size)
+
+        def loss(w):
+            return full_loss(task.loss, w, held_out, local.batch_size)
+
         gains = compute_gains(loss, w, message.models)
         gains = jnp.where(message.ids < turn.num_clients, gains, 0)
         steps = jnp.minimum(turn.steps, budget(local, own.size))
@@ -109,7 +113,7 @@ def fedfomo(
         train=train,
         aggregate=receive,
         newcomer=lambda turn, server, data: affinity.mean(server.models),
-        # Gains are no change of anything.
+        # Gains are no change.
         origin=lambda message, w, upload: Upload(w, None, None),
     )
 
@@ -119,44 +123,32 @@ def choose(turn, server, explore):
     key = derive(turn.key, "candidates")
     lots = jax.vmap(lambda name: jax.random.uniform(jax.random.fold_in(key, name)))
     explores = jax.random.uniform(derive(key, "explore")) < explore
-    row = jnp.where(explores, 0, tree.row_or_zeros(server.gains, turn.id))
+    gains = jnp.where(explores, 0, tree.take_or(server.gains, turn.id))
     known = affinity.others(server.models, turn.id)
-    return jnp.lexsort((lots(server.names), -row, -known))
-
-
-def mean_loss(task, data, batch_size):
-    """params -> their mean loss on these rows, in evaluation mode."""
-
-    def loss(params):
-        def value(batch):
-            return task.loss(params, batch, None)
-
-        return mean_over_rows(value, data, batch_size)
-
-    return loss
+    return jnp.lexsort((lots(server.names), -gains, -known))
 
 
 def compute_gains(loss, w, models):
-    """How much less the loss of each model is, by its distance from w, f32[n]."""
+    """The decrease of the loss by each model, over its distance from w, f32[n]."""
     before = loss(w)
 
-    def one_model(model):
+    def gain(model):
         distance = jnp.sqrt(tree.square_norm(tree.sub(model, w)))
         return (before - loss(model)) / (distance + 1e-5)
 
-    # One after another: their batches would fill the memory.
-    return jax.lax.map(one_model, models)
+    # One after another: all their batches at once would fill the memory.
+    return jax.lax.map(gain, models)
 
 
 def mix(w, models, gains):
-    """The mean of the models by their positive gains; w where there is none."""
+    """The mean of the models, weighted by positive gains; w if there are none."""
     positive = jnp.where(gains > 0, gains, 0)
     mean = aggregation.mean(models, positive)
     return tree.where(jnp.any(gains > 0), mean, w)
 
 
 def receive(server, uploads, cohort):
-    """The server with the models and gains of who reported."""
+    """The server with the models and gains of the clients that reported."""
     rows = aggregation.present_ids(cohort)[:, None]
     return server._replace(
         models=affinity.receive(server.models, uploads.w, cohort),

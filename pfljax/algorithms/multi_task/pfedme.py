@@ -1,16 +1,19 @@
-"""pFedMe. T. Dinh et al., NeurIPS 2020, https://arxiv.org/abs/2006.08848 (Algorithm 1).
+"""pFedMe: clients optimise Moreau envelopes, with a model of their own near w.
+
+T. Dinh et al., NeurIPS 2020, https://arxiv.org/abs/2006.08848 (Algorithm 1).
 
     Server   w                Client  theta_k
     Message  w                Upload  w_k
-From w_k = w, every local step draws one minibatch, takes K steps on it of
-theta <- theta - eta_p (grad f(theta) + lam (theta - w_k)), and then one of
-w_k <- w_k - eta lam (w_k - theta). The server moves by
-w <- (1 - beta) w + beta mean_k w_k. Client k is judged by theta_k, or by w before it
-ever took part.
+
+From w_k = w, every local step draws one minibatch, takes K steps
+theta <- theta - eta_p (grad f(theta) + lam (theta - w_k))  on it, and then one step
+w_k <- w_k - eta lam (w_k - theta).  The server takes
+w <- (1 - beta) w + beta mean_k w_k.  Client k is evaluated with theta_k, or with w
+before it first takes part.
 
 Differs from the paper: Algorithm 1 trains all clients in every round and averages a
-sample of them. Here the cohort alone trains; `--cohort` as large as `--clients` trains
-all and averages all.
+sample of them. Here only the cohort trains; if `--cohort` is as large as `--clients`,
+all clients train and all are averaged.
 """
 
 import jax
@@ -35,24 +38,24 @@ def pfedme(
 ) -> Algorithm:
     """Builds pFedMe; `beta` = 0 or, by plain SGD, `lam` = 0 leaves w as it is.
 
-    `local` steps w_k: eta is its rate, and a step a minibatch (the paper's R). By plain
-    SGD in the paper; momentum and weight decay act on w_k, not on theta. theta starts a
-    round at w and goes on from step to step, at the rate `inner_lr`, which no decay of
-    the learning rate (`lr_decay`) lowers. One local step of `inner_steps` = 1 is
-    uniform FedAvg of learning rate eta lam eta_p.
+    `local` steps w_k: its rate is eta, and each minibatch is a step (the paper's R).
+    The paper uses plain SGD; momentum and weight decay act on w_k, not on theta. theta
+    starts a round at w and continues from step to step at the rate `inner_lr`, which no
+    decay of the learning rate (`lr_decay`) lowers. One local step with `inner_steps` =
+    1 is uniform FedAvg with the learning rate eta lam eta_p.
 
     Args:
       lam: pull of a client's model to the shared one.
-      inner_steps: steps of the client's model for one of the shared.
-      inner_lr: rate of these.
-      beta: share of the mean that the server takes; 0 leaves it.
+      inner_steps: steps of the client's model for each step of the shared one.
+      inner_lr: rate of the client's model.
+      beta: share of the mean that the server takes; 0 leaves w as it is.
     """
     grad = jax.grad(task.loss)
     uniform = aggregation.averaging("uniform")
 
     def gradient(params, batch, key):
         w, theta = params
-        # The loss that is reported is of theta, before its inner steps.
+        # The metric "loss" is that of theta, before its inner steps.
         value = task.loss(theta, batch, key)
 
         def pull(theta):
@@ -60,15 +63,14 @@ def pfedme(
 
         after = descend(pull, theta, inner_steps, inner_lr)
         slope_w = statistics.scale(tree.sub(w, after), lam)
-        # theta takes its whole change as it is, by the rate 1.
+        # theta takes its whole change, at the rate 1.
         change = tree.sub(theta, after)
         return value, (slope_w, change)
 
     def train(turn, w, last, data):
         stepped = beside(local, ("model", "other"), whole_step)
-        # Both start at w: the theta of the last round is for evaluation alone.
-        start = (w, w)
-        pair, metrics = fit(task.loss, start, data, turn, stepped, gradient)
+        # Both start at w: the theta of the last round is only for evaluations.
+        pair, metrics = fit(task.loss, (w, w), data, turn, stepped, gradient)
         w_k, theta = pair
         return theta, w_k, metrics
 
@@ -87,7 +89,7 @@ def pfedme(
 
 def pull_slope(slope, theta, w, lam):
     """slope + lam (theta - w), the gradient of an inner step."""
-    # Running statistics follow the batches: nothing pulls them.
+    # Running statistics follow the batches and are not pulled.
     away = statistics.without(tree.sub(theta, w))
     return tree.axpy(lam, away, slope)
 

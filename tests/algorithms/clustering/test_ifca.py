@@ -83,6 +83,6 @@ def test_gradient_averaging_divides_by_those_who_reported():
 
 
 def test_more_clusters_than_clients_are_told():
-    with pytest.raises(ValueError, match=r"^ifca: clusters is 5, but the federation h"):
+    with pytest.raises(ValueError, match="ifca: clusters is 5; expected at most 4"):
         ifca(toy.quadratic(), toy.full_batch(), clusters=5, num_clients=4)
     ifca(toy.quadratic(), toy.full_batch(), clusters=4, num_clients=4)

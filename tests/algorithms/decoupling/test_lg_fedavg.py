@@ -15,7 +15,7 @@ CONFORMANCE = [
 ]
 
 
-@pytest.mark.parametrize("weighting", ["rows", "uniform"])
+@pytest.mark.parametrize("weighting", ["examples", "uniform"])
 def test_lg_fedavg_against_numpy(weighting):
     """The head is the third coordinate, averaged; the body is the first two, kept."""
     states, drawn = toy.quadratic_game(lg_fedavg, weighting=weighting)
@@ -28,7 +28,7 @@ def test_lg_fedavg_against_numpy(weighting):
             w = toy.descend(w, lambda x, k=k: toy.gradient(k, x))
             uploads.append(w[2:])
             body[k] = w[:2]
-        counts = toy.COUNTS[ids] if weighting == "rows" else None
+        counts = toy.COUNTS[ids] if weighting == "examples" else None
         head = np.average(uploads, axis=0, weights=counts)
         np.testing.assert_allclose(state.server["head"], head, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(state.clients["body"], body, rtol=1e-5, atol=1e-5)
@@ -46,7 +46,7 @@ def test_an_unseen_client_fits_a_body_under_the_newest_head():
 
 
 def test_another_weighting_is_refused():
-    with pytest.raises(ValueError, match="known: rows, uniform"):
+    with pytest.raises(ValueError, match="known: examples, uniform"):
         toy.quadratic_game(lg_fedavg, weighting="size")
 
 

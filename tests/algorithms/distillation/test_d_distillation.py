@@ -104,7 +104,7 @@ def test_d_distillation_against_numpy(graph, distance):
     z, s, heard = np.zeros((8, ROWS, 3)), np.zeros((8, ROWS, 3)), np.zeros((8, ROWS))
     pulls = 0
     for before, state in itertools.pairwise(states):
-        rows = np.asarray(before.server.rows)
+        rows = np.asarray(before.server.subset)
         x_public = np.float64(PUBLIC.examples.x)[rows]
         present = [int(k) for k in state.cohort]
         corrected = {}
@@ -188,7 +188,7 @@ def test_mixing_keeps_the_sum_and_touches_no_others(graph):
 
 
 def test_rows_of_a_round_are_drawn_anew(pulled):
-    drawn = np.array([state.server.rows for state in pulled])
+    drawn = np.array([state.server.subset for state in pulled])
     assert drawn.shape == (4, 4)
     assert ((drawn >= 0) & (drawn < ROWS)).all()
     assert all(len(set(rows)) == 4 for rows in drawn.tolist())

@@ -12,7 +12,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core import tree
 from pfljax.core.losses import cross_entropy
-from pfljax.core.minibatches import rows
+from pfljax.core.minibatches import take_examples
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Local
 
@@ -46,7 +46,7 @@ def trained(method, steps, adapter=OTHER, data=DATA):
 def routed(w, adapter, lam, scale=1):
     """What a step descends, by the paper's table of who is updated by which loss."""
     size = int(DATA.size)
-    batch = rows(DATA, jnp.arange(size), jnp.ones(size))
+    batch = take_examples(DATA, jnp.arange(size), jnp.ones(size))
 
     def losses(body, head, adapter):
         w = tree.merge(body, head)

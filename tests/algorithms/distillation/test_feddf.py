@@ -10,7 +10,7 @@ from pfljax import engine, models, selection
 from pfljax.algorithms.distillation.feddf import feddf
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import Case, toy
-from pfljax.core.minibatches import rows
+from pfljax.core.minibatches import take_examples
 from pfljax.core.types import Batch
 from pfljax.engine.setting import Groups
 
@@ -130,7 +130,7 @@ def test_each_architecture_has_the_mean_of_its_own(two):
             for _ in range(2):
                 # All clients in one shape: rows of others do not count.
                 index = jnp.arange(max(toy.SIZES))
-                grads = slope(w, rows(data, index, index < data.size))
+                grads = slope(w, take_examples(data, index, index < data.size))
                 w = jax.tree.map(lambda leaf, g: leaf - perceptron.RATE * g, w, grads)
             uploads.append(w)
         weight = np.float64(TRAIN.size[number::2])

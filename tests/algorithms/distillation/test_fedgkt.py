@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import perceptron
-from pfljax.algorithms.distillation._sent_rows import SentRows
+from pfljax.algorithms.distillation._sent_examples import SentExamples
 from pfljax.algorithms.distillation.fedgkt import Answers, Pair, fedgkt, soft_kl
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
@@ -100,7 +100,7 @@ def test_the_server_against_numpy():
     features = rng.normal(size=(4, 8, 4))
     logits = rng.normal(size=(4, 8, 3))
     turns = np.array([0.6, 0.2, 0.1, 0.9])
-    sent = SentRows(
+    sent = SentExamples(
         jnp.float32(features), jnp.float32(logits), jnp.float32(labels), turns
     )
     local = Local(RATE, batch_size=4, optimizer=sgd(0.9))

@@ -141,7 +141,7 @@ def test_digesting_moves_a_party_towards_the_others():
     wanted = TASK.predict(w, batch) + jnp.array([1.0, 0, -1])
     client = method.init_client(w, 0, None)
     rows = jnp.array([3, 0, 5, 1, 2, 4])
-    message = Message(rows=rows, consensus=wanted[rows])
+    message = Message(subset=rows, consensus=wanted[rows])
     after, upload, metrics = method.train(turn, message, client, toy.one(TRAIN, 1))
     gaps = [np.abs(TASK.predict(v, batch) - wanted).mean() for v in (w, after.w)]
     assert gaps[0] == pytest.approx(2 / 3, rel=1e-5)

@@ -18,7 +18,7 @@ SENT = 4 * (3 * 4 + 3)  # a vector of 4 features and a count for each of 3 class
 # law "2 origin" does not apply. That steps matter is tested below.
 CONFORMANCE = [
     Case("fedproto", bytes=(SENT, SENT), sends_statistics=True),
-    Case("fedproto", {"judged_by": "head"}, bytes=(SENT, SENT), sends_statistics=True),
+    Case("fedproto", {"predict_by": "head"}, bytes=(SENT, SENT), sends_statistics=True),
 ]
 
 LAM = 0.8
@@ -135,7 +135,7 @@ def test_the_nearest_known_prototype_is_the_answer():
 
 
 def test_the_head_judges_as_local_training_does():
-    method = fedproto(TASK, NOISY, lam=0.0, judged_by="head")
+    method = fedproto(TASK, NOISY, lam=0.0, predict_by="head")
     w = TASK.init(jax.random.key(3))
     batch = Batch.full(np.float32(perceptron.rows(1)[0]))
     known = method.init(w, 2, jax.random.key(0))

@@ -7,7 +7,7 @@ from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import (
     Server,
     Upload,
-    adapt,
+    aggregate,
     fedprox_adaptive,
 )
 from pfljax.conformance import Case, toy
@@ -68,12 +68,11 @@ def test_adaptive_fedprox_against_numpy(cohort):
     assert (changes > 0).any() == (cohort == 2)
 
 
-def told(losses, server, mask=(1, 1), **options):
-    """The server after these losses of the first two clients, which have 1 row each."""
-    options = {"step": STEP, "streak": STREAK} | options
+def after_losses(losses, server, mask=(1, 1)):
+    """The server after these losses of the first two clients, with 1 example each."""
     w = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), server.w)
     uploads = Upload(w=w, loss=jnp.asarray(losses))
-    return adapt(server, uploads, toy.cohort(mask), **options)
+    return aggregate(STEP, STREAK, server, uploads, toy.cohort(mask))
 
 
 def start(mu):
@@ -84,7 +83,7 @@ def start(mu):
 def test_falls_count_in_a_row_and_anew_after_a_change():
     server, found = start(0.5), []
     for loss_ in (5.0, 4, 3, 2, 2.5, 2, 2, 1, 0.5):
-        server = told([loss_, 1.0], server)
+        server = after_losses([loss_, 1.0], server)
         found.append(float(server.mu))
     # First nobody is known; 4 and 3 fall; 2.5 rises; 2 falls, but the next is equal.
     expected = [0.5, 0.5, 0.4, 0.4, 0.5, 0.5, 0.5, 0.5, 0.4]
@@ -94,30 +93,30 @@ def test_falls_count_in_a_row_and_anew_after_a_change():
 def test_mu_ends_at_zero():
     server = start(0.05)
     for loss_ in (3.0, 2, 1):
-        server = told([loss_, 1.0], server)
+        server = after_losses([loss_, 1.0], server)
     assert server.mu == 0
 
 
 def test_who_did_not_report_has_no_say():
-    server = told([1.0, 1], start(0.5))
-    server = told([1.0, 9], server, mask=(1, 0))
+    server = after_losses([1.0, 1], start(0.5))
+    server = after_losses([1.0, 9], server, mask=(1, 0))
     assert server.mu == 0.5
     assert server.losses[1] == 1
-    server = told([1.0, 2], server)
+    server = after_losses([1.0, 2], server)
     assert server.mu == pytest.approx(0.6)
 
 
 def test_others_losses_are_not_compared():
     """Client 1 has never reported: its great loss is no rise."""
-    server = told([1.0, 9], start(0.5), mask=(1, 0))
-    assert told([0.9, 9], server).falls == 1
-    server = told([0.9, 9], server, mask=(1, 0))
+    server = after_losses([1.0, 9], start(0.5), mask=(1, 0))
+    assert after_losses([0.9, 9], server).falls == 1
+    server = after_losses([0.9, 9], server, mask=(1, 0))
     assert server.falls == 1
     # A round of new clients alone neither rises nor ends the falls.
-    server = told([9.0, 9], server, mask=(0, 1))
+    server = after_losses([9.0, 9], server, mask=(0, 1))
     assert server.mu == 0.5
     assert server.falls == 1
-    assert told([0.8, 9], server, mask=(1, 0)).mu == pytest.approx(0.4)
+    assert after_losses([0.8, 9], server, mask=(1, 0)).mu == pytest.approx(0.4)
 
 
 def test_the_metric_is_the_mu_that_clients_are_told():

@@ -56,7 +56,7 @@ def placed(changes):
 @pytest.mark.parametrize("scale", [0.1, 1.0], ids=["inside", "at vertices"])
 def test_places_against_numpy(scale):
     """Where clients meet at vertices, the energy is almost that of those who meet."""
-    found = np.asarray(simplex.places(stored(scale * CHANGES), M))
+    found = np.asarray(simplex.place_clients(stored(scale * CHANGES), M))
     wanted, energies = placed(scale * CHANGES[KNOWN])
     np.testing.assert_allclose(riesz(found[KNOWN]), min(energies), atol=1e-5)
     np.testing.assert_allclose(found[KNOWN], wanted, atol=2e-3)
@@ -69,33 +69,35 @@ def test_places_against_numpy(scale):
 def test_scores_are_the_principal_components():
     changes = np.where(KNOWN[:, None], CHANGES, 0)
     gram = jnp.asarray(changes @ changes.T, jnp.float32)
-    found = np.asarray(simplex.principal(gram, jnp.asarray(KNOWN, jnp.float32), M))
+    found = np.asarray(
+        simplex.principal_scores(gram, jnp.asarray(KNOWN, jnp.float32), M)
+    )
     np.testing.assert_allclose(found[KNOWN], by_svd(CHANGES[KNOWN]), atol=1e-4)
     np.testing.assert_allclose(found[~KNOWN], 0, atol=1e-4)
 
 
 def test_a_common_part_of_all_changes_places_nobody():
     """So weights and changes of them give the same points."""
-    alike = np.asarray(simplex.places(stored(CHANGES + RNG.normal(size=D)), M))
-    np.testing.assert_allclose(alike, simplex.places(stored(), M), atol=5e-3)
+    alike = np.asarray(simplex.place_clients(stored(CHANGES + RNG.normal(size=D)), M))
+    np.testing.assert_allclose(alike, simplex.place_clients(stored(), M), atol=5e-3)
 
 
 def test_points_follow_their_clients():
     order = RNG.permutation(C)
-    found = simplex.places(stored(CHANGES[order], KNOWN[order]), M)
-    wanted = np.asarray(simplex.places(stored(), M))[order]
+    found = simplex.place_clients(stored(CHANGES[order], KNOWN[order]), M)
+    wanted = np.asarray(simplex.place_clients(stored(), M))[order]
     np.testing.assert_allclose(found, wanted, atol=5e-3)
 
 
 @pytest.mark.parametrize("known", [np.zeros(C, bool), np.arange(C) == 2])
 def test_where_nobody_can_be_told_apart_all_are_at_the_centre(known):
-    found = simplex.places(stored(known=known), M)
+    found = simplex.place_clients(stored(known=known), M)
     np.testing.assert_allclose(found, np.full((C, M), 1 / M), atol=1e-6)
 
 
 def test_components_past_the_rank_are_zero():
     gram = jnp.eye(2)
-    scores = simplex.principal(gram, jnp.ones(2), 4)
+    scores = simplex.principal_scores(gram, jnp.ones(2), 4)
     np.testing.assert_allclose(scores, [[0.5**0.5, 0, 0, 0], [-(0.5**0.5), 0, 0, 0]])
 
 
@@ -103,7 +105,7 @@ def test_components_past_the_rank_are_zero():
 def test_points_near_one_stay_on_the_simplex_and_within_the_radius(radius):
     beta = jnp.array([0.7, 0.3, 0.0])
     keys = jax.random.split(jax.random.key(1), 400)
-    drawn = np.asarray(jax.vmap(lambda key: simplex.near(key, beta, radius))(keys))
+    drawn = np.asarray(jax.vmap(lambda key: simplex.draw_near(key, beta, radius))(keys))
     assert (drawn >= 0).all()
     np.testing.assert_allclose(drawn.sum(1), 1, atol=1e-6)
     distance = np.abs(drawn - np.asarray(beta)).sum(1)
@@ -115,7 +117,7 @@ def test_points_near_one_stay_on_the_simplex_and_within_the_radius(radius):
 def test_points_are_uniform_on_the_simplex():
     """Dirichlet(1, 1, 1): means 1 / 3, variances 1 / 18."""
     keys = jax.random.split(jax.random.key(1), 4000)
-    drawn = np.asarray(jax.vmap(lambda key: simplex.uniform(key, 3))(keys))
+    drawn = np.asarray(jax.vmap(lambda key: simplex.draw(key, 3))(keys))
     np.testing.assert_allclose(drawn.mean(0), 1 / 3, atol=0.02)
     np.testing.assert_allclose(drawn.var(0), 1 / 18, atol=0.005)
 

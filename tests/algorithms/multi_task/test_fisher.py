@@ -22,7 +22,7 @@ def test_the_diagonal_against_numpy(kind):
     wanted = np.zeros(3)
     for first in range(0, len(gradients), BATCH):
         batch = gradients[first : first + BATCH]
-        square = (batch**2).mean(0) if kind == "rows" else batch.mean(0) ** 2
+        square = (batch**2).mean(0) if kind == "examples" else batch.mean(0) ** 2
         wanted += square * len(batch) / len(gradients)
     squares = fisher.KINDS[kind]
     found = fisher.diagonal(TASK.loss, toy.unflat(W), data, BATCH, squares)

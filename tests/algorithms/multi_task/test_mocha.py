@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from pfljax import models
 from pfljax.algorithms._affinity import Models
-from pfljax.algorithms._row_outputs import number_examples
+from pfljax.algorithms._example_outputs import number_examples
 from pfljax.algorithms.multi_task.mocha import Server, mocha, relate, relations, room
 from pfljax.conformance import Case, toy
 from pfljax.core.keys import derive

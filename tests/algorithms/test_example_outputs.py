@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.algorithms import _row_outputs as row_outputs
+from pfljax.algorithms import _example_outputs as example_outputs
 from pfljax.conformance import toy
 from pfljax.core.minibatches import minibatch
 from pfljax.core.types import ClientData, Examples
@@ -22,14 +22,14 @@ def test_outputs_are_in_the_order_of_the_rows(batch_size):
         seen.append(len(batch.y))
         return {"x": batch.x**2, "y": batch.y}
 
-    outputs = row_outputs.compute_outputs(value, rows(), index, batch_size)
+    outputs = example_outputs.compute_outputs(value, rows(), index, batch_size)
     np.testing.assert_array_equal(outputs["x"][:, 0], [49, 4, 4, 25, 9])
     np.testing.assert_array_equal(outputs["y"], [27, 22, 22, 25, 23])
     assert set(seen) == {min(batch_size, 5)}
 
 
 def test_numbered_rows_say_which_they_are():
-    data = row_outputs.number_examples(rows())
+    data = example_outputs.number_examples(rows())
     batch = minibatch(data, jnp.int32(0), toy.turn().key, 6)
     np.testing.assert_array_equal(batch.x[:, 0], batch.y + 2)
     np.testing.assert_array_equal(np.sort(batch.y), np.arange(6))
@@ -37,6 +37,8 @@ def test_numbered_rows_say_which_they_are():
 
 def test_listed_rows_name_a_row_and_its_place():
     index = jnp.array([7, 3, 5])
-    batch = minibatch(row_outputs.list_examples(index), jnp.int32(0), toy.turn().key, 3)
+    batch = minibatch(
+        example_outputs.list_examples(index), jnp.int32(0), toy.turn().key, 3
+    )
     np.testing.assert_array_equal(np.sort(batch.y), np.arange(3))
     np.testing.assert_array_equal(index[batch.y], batch.x)

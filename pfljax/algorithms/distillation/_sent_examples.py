@@ -1,10 +1,11 @@
-"""Rows that clients send to the server as features, and how it trains on them.
+"""Examples that clients send to the server as features, and the training on them.
 
-A client has N rows to fill, as many as the largest has; those past its last are
-labelled -1 and left out. Of two clients of 3 and 5 rows, in batches of 2:
+Each client has room for N examples, the number of the largest client; unused places
+have the label -1 and are left out. For two clients of 3 and 5 examples, in batches of
+2:
 
-    client  0  0  0  1  1  1        N = 5, padded to 6
-    rows   01 2-  - 01 23 4-        the third batch has no row: no step is taken
+    client    0  0  0  1  1  1      N = 5, padded to 6
+    examples 01 2-  - 01 23 4-      the third batch is empty: no step is taken
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.algorithms._row_outputs import compute_outputs
+from pfljax.algorithms._example_outputs import compute_outputs
 from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Batch, ClientData, Cohort, Params, Task, Turn
@@ -24,14 +25,14 @@ Step = Callable[[Any, Any], tuple[Any, Array]]  # (carry, part) -> (carry, logit
 Objective = Callable[[Params, Batch, Array], tuple[Array, Array]]
 
 
-class SentRows(NamedTuple):
-    """What a client makes of its rows; leaves [M, ...] where they are stacked."""
+class SentExamples(NamedTuple):
+    """The outputs for a client's examples; leaves [M, ...] if they are stacked."""
 
-    features: Any  # f32[N, ...], 0 past the last row
-    logits: Any  # f32[N, K], 0 past the last row
-    # Not i32: between devices, uploads of one type are one exchange.
-    labels: Any  # f32[N], -1 past the last row
-    turn: Any  # f32[], clients of smaller numbers come first
+    features: Any  # f32[N, ...], 0 past the last example
+    logits: Any  # f32[N, K], 0 past the last example
+    # Not i32: devices exchange uploads of one type at once.
+    labels: Any  # f32[N], -1 past the last example
+    turn: Any  # f32[], clients with smaller numbers come first
 
 
 def from_client(
@@ -41,8 +42,8 @@ def from_client(
     turn: Turn,
     count: int,
     batch_size: int,
-) -> SentRows:
-    """The rows of a client by its model in evaluation mode, `count` at most."""
+) -> SentExamples:
+    """At most `count` examples of a client, by its model in evaluation mode."""
 
     def value(batch: Batch) -> Any:
         z = task.features(params, batch, None)
@@ -57,19 +58,20 @@ def from_client(
         ones = (1,) * (leaf.ndim - 1)
         return jnp.where(exists.reshape(-1, *ones), leaf, other)
 
-    return SentRows(
+    return SentExamples(
         features=if_exists(z, 0),
         logits=if_exists(logits, 0),
         labels=if_exists(y, -1),
-        # Of the client's own key, so that its number says nothing.
+        # From the client's own key, so that its id does not matter.
         turn=jax.random.uniform(derive(turn.key, "turn at the server")),
     )
 
 
-def in_turn(sent: SentRows, cohort: Cohort) -> tuple[SentRows, Array]:
-    """(rows by the turns of their clients, whose they are); the absent have none.
+def in_turn(sent: SentExamples, cohort: Cohort) -> tuple[SentExamples, Array]:
+    """(the examples in the order of their clients' turns, the ids of these clients).
 
-    Both are those of `aggregation.gather`. The absent have the id C, past the end.
+    The arguments are those of `aggregation.gather`. Absent clients have no examples,
+    and the id C, past the end.
     """
     order = jnp.argsort(sent.turn)
     sent, ids, mask = tree.take((sent, cohort.ids, cohort.mask), order)
@@ -77,20 +79,27 @@ def in_turn(sent: SentRows, cohort: Cohort) -> tuple[SentRows, Array]:
     return sent._replace(labels=labels), jnp.where(mask > 0, ids, cohort.num_clients)
 
 
-def in_batches(sent: SentRows, batch_size: int) -> tuple[Batch, Array]:
+def in_batches(sent: SentExamples, batch_size: int) -> tuple[Batch, Array]:
     """(batches of features, their logits), client after client, [M n, B, ...]."""
 
     def cut(leaf: Array) -> Array:
         clients, count, *shape = leaf.shape
-        padding = jnp.zeros((clients, -count % batch_size, *shape), leaf.dtype)
-        return jnp.concatenate([leaf, padding], 1).reshape(-1, batch_size, *shape)
+        missing = -count % batch_size
+        padding = jnp.zeros((clients, missing, *shape), leaf.dtype)
+        padded = jnp.concatenate([leaf, padding], 1)
+        return padded.reshape(-1, batch_size, *shape)
 
-    exists = cut((sent.labels >= 0).astype(jnp.float32))
-    labels = cut(jnp.maximum(sent.labels, 0)).astype(jnp.int32)
-    return Batch(cut(sent.features), labels, exists), cut(sent.logits)
+    exists = sent.labels >= 0
+    labels = cut(jnp.maximum(sent.labels, 0))
+    batches = Batch(
+        x=cut(sent.features),
+        y=labels.astype(jnp.int32),
+        mask=cut(exists.astype(jnp.float32)),
+    )
+    return batches, cut(sent.logits)
 
 
-def stepping(objective: Objective, optimizer: optax.GradientTransformation) -> Step:
+def make_step(objective: Objective, optimizer: optax.GradientTransformation) -> Step:
     """A step of (params, moments) on a part of `in_batches`, and the logits before."""
 
     def learn(carry: Any, batch: Batch, sent: Array) -> Any:
@@ -116,7 +125,7 @@ def over_epochs(
     parts: tuple[Batch, Array],
     epochs: int,
 ) -> tuple[Any, Array]:
-    """(carry, logits of each part in the last epoch) after the parts in their order."""
+    """(carry, logits of all parts in the last epoch) after the parts in order."""
 
     def epoch(index: Array, loop: Any) -> Any:
         carry, _ = loop

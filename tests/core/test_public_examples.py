@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.core import server_rows
+from pfljax.core import public_examples
 from pfljax.core.types import ClientData, Examples
 
 LABELS = np.array([0] * 12 + [1] * 6 + [2] * 2)
@@ -18,9 +18,9 @@ def public(shift=3):
 
 @pytest.mark.parametrize(("count", "wanted"), [(10, [6, 3, 1]), (20, [12, 6, 2])])
 def test_each_class_has_its_share_the_first_of_the_order(count, wanted):
-    order = server_rows.draw_order(jax.random.key(4), len(LABELS))
+    order = public_examples.draw_order(jax.random.key(4), len(LABELS))
     np.testing.assert_array_equal(np.sort(order), np.arange(20))
-    chosen = np.asarray(server_rows.stratify(order, public(), count, 4))
+    chosen = np.asarray(public_examples.stratify(order, public(), count, 4))
     np.testing.assert_array_equal(np.bincount(LABELS[chosen]), wanted)
     for label, number in enumerate(wanted):
         of_class = [row for row in np.asarray(order) if LABELS[row] == label]
@@ -29,8 +29,8 @@ def test_each_class_has_its_share_the_first_of_the_order(count, wanted):
 
 def test_shares_hold_up_to_a_row():
     for count in range(1, 20):
-        order = server_rows.draw_order(jax.random.key(count), len(LABELS))
-        chosen = np.asarray(server_rows.stratify(order, public(), count, 4))
+        order = public_examples.draw_order(jax.random.key(count), len(LABELS))
+        chosen = np.asarray(public_examples.stratify(order, public(), count, 4))
         assert len(set(chosen)) == count
         numbers = np.bincount(LABELS[chosen], minlength=3)
         share = count * np.bincount(LABELS) / len(LABELS)
@@ -41,8 +41,8 @@ def test_another_key_draws_another_subset():
     drawn = [
         set(
             np.asarray(
-                server_rows.stratify(
-                    server_rows.draw_order(jax.random.key(seed), len(LABELS)),
+                public_examples.stratify(
+                    public_examples.draw_order(jax.random.key(seed), len(LABELS)),
                     public(),
                     5,
                     4,
@@ -55,6 +55,6 @@ def test_another_key_draws_another_subset():
 
 
 def test_a_server_without_rows_is_refused():
-    server_rows.require("fedmd", 1)
+    public_examples.require("fedmd", 1)
     with pytest.raises(ValueError, match="fedmd needs rows of the server"):
-        server_rows.require("fedmd", 0)
+        public_examples.require("fedmd", 0)

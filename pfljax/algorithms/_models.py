@@ -1,0 +1,27 @@
+"""Several models of one task: how they are drawn, and how many there may be."""
+
+from typing import Any
+
+import jax
+
+from pfljax.core.types import Array, Key, Params, Task
+from pfljax.registry import require
+
+
+def draw_models(task: Task, params: Params, count: int, key: Key) -> Params:
+    """`count` models, leaves [count, ...]: the first is `params`, the others differ.
+
+    Equal models would stay equal. All methods start from the same `params`.
+    """
+    drawn = jax.vmap(task.init)(jax.random.split(key, count))
+    return jax.tree.map(_set_first, drawn, params)
+
+
+def _set_first(models: Array, w: Array) -> Array:
+    return models.at[0].set(w)
+
+
+def require_clients(option: str, count: int, num_clients: Any) -> None:
+    """Raises a ValueError if there are more models, say, than clients."""
+    enough = num_clients is None or count <= num_clients
+    require(option, count, enough, f"at most {num_clients}, the number of clients")
