@@ -159,7 +159,7 @@ def test_the_learning_rate_follows_the_round_without_a_new_program():
 
 
 @pytest.mark.parametrize("k", [0, 1, 2])
-def test_mean_over_rows(k):
+def test_mean_over_examples(k):
     data = toy.one(toy.noisy_clients(), k)
     found = training.mean_over_examples(
         lambda batch: {
