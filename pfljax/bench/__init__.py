@@ -1,4 +1,4 @@
-"""`pfljax bench`: how fast this machine simulates, alone or in turn with a peer."""
+"""`pfljax bench`: the speed of this machine, alone or beside another simulator."""
 
 from pfljax.bench.catalogue import WORKLOADS as WORKLOADS
 from pfljax.bench.catalogue import Workload as Workload

@@ -1,4 +1,4 @@
-"""Time calls of the compiled rounds, and count the local steps in them."""
+"""Times calls of the compiled rounds, and counts the local steps in them."""
 
 import statistics
 import time
@@ -16,7 +16,7 @@ from pfljax.core.types import Key, RunState
 from pfljax.engine import mesh
 from pfljax.runtime.memory import needed_bytes
 
-# The probe of the machine's peak: products of SIDE x SIDE, so many a call.
+# The machine's peak is measured by PRODUCTS products of SIDE x SIDE in each call.
 SIDE = 2048
 PRODUCTS = 4
 TRIES = 5
@@ -27,11 +27,11 @@ class Program(NamedTuple):
 
     run: Callable[..., Any]  # (state, train, count) -> (state, metrics)
     compile_seconds: float
-    device_bytes: int  # that one call holds on a device
+    device_bytes: int  # of a device, in one call
 
 
 def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
-    """The program of up to `rounds` rounds; its first call compiles nothing."""
+    """The program of up to `rounds` rounds, compiled."""
     start = time.perf_counter()
     jitted: Any = engine.compile_rounds(ready.setting, rounds)
     run = jitted.lower(state, ready.train, _count(ready, rounds)).compile()
@@ -39,7 +39,7 @@ def compile_program(ready: Ready, state: RunState, rounds: int) -> Program:
 
 
 def _count(ready: Ready, rounds: int) -> jax.Array:
-    """A number of rounds, where a program compiled ahead of time expects it."""
+    """A number of rounds, placed on the devices of the program."""
     return mesh.place(ready.setting.mesh, jnp.int32(rounds))
 
 
@@ -61,7 +61,7 @@ def time_rounds(
 
 
 def count_steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
-    """Local steps i[rounds, M] of each drawn client in rounds `first`, ...
+    """Local steps i[rounds, M] of the clients drawn in `rounds` rounds from `first` on.
 
     Raises:
       ValueError: the selection learns, so the cohorts are not known beforehand.
@@ -71,7 +71,7 @@ def count_steps(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
 
 
 def draw_cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
-    """The clients i32[rounds, M] drawn in rounds `first`, ...
+    """The clients i32[rounds, M] drawn in `rounds` rounds from `first` on.
 
     Raises:
       ValueError: the selection learns, so the cohorts are not known beforehand.
@@ -80,7 +80,7 @@ def draw_cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
     if selection.learns(setting.selection):
         raise ValueError(
             "the selection learns from each round, so steps cannot be counted before "
-            "the rounds are run; expected one that does not, such as uniform"
+            "the rounds are run; expected another selection, such as uniform"
         )
     state = setting.selection.init()
 
@@ -91,7 +91,7 @@ def draw_cohorts(ready: Ready, key: Key, first: int, rounds: int) -> np.ndarray:
 
 
 def measure_peak(devices: Sequence[Any] | None = None) -> float:
-    """FLOP/s of large f32 products on all `devices` at once; the best of several."""
+    """FLOP/s of large f32 products on all `devices` at once; the best of five tries."""
     devices = devices or jax.devices()[:1]
     product = jax.jit(jnp.matmul)
     ones = jnp.ones((SIDE, SIDE), jnp.float32)

@@ -14,7 +14,7 @@ METHOD = "{algorithm}"
 
 
 def check(command: str, cases: list[tuple[str, str]]) -> None:
-    """Raises a ValueError for a command that cannot fit the (workload, method)s."""
+    """Raises a ValueError if the command does not fit the (workload, method) pairs."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -40,7 +40,7 @@ def ask(command: str, workload: str, method: str) -> float:
     """Local steps per second in the peer's last JSON line, `client_steps_per_s`.
 
     Raises:
-      ValueError: for a command that fails, or prints no such line or no rate.
+      ValueError: the command fails, or prints no such line or no rate.
     """
     filled = command.replace(WORKLOAD, workload).replace(METHOD, method)
     words = shlex.split(filled)

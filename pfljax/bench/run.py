@@ -1,4 +1,4 @@
-"""Measure workloads one after another, alone or in turn with a peer."""
+"""Measures workloads one after another, alone or alternating with a peer."""
 
 import sys
 from collections.abc import Sequence
@@ -29,19 +29,22 @@ def run(
     out: str | Path = "runs/bench",
     scale: float = 1.0,
 ) -> dict[str, Any]:
-    """The machine and the results of each workload; also results.json in `out`.
+    """Measures workloads, and writes results.json to `out`.
 
     Args:
       names: workloads, keys of `WORKLOADS`; all if empty.
       rounds: of one timed call; None for the workload's own number.
       repeats: timed calls of each workload, each followed by one of the peer.
-      methods: in the place of the workloads' own.
+      methods: used instead of the workloads' own methods.
       against: the command of a peer, see `peer.ask`.
       out: the folder to write to.
       scale: below 1 for small copies of the workloads.
 
+    Returns:
+      The "machine" and the "results" of each workload.
+
     Raises:
-      ValueError: for unknown names, no rounds or repeats, or a peer that fails.
+      ValueError: a name is unknown, there are no rounds or repeats, or the peer fails.
     """
     cases = [
         (name, method)
@@ -60,13 +63,13 @@ def run(
         ready = build(name, method, scale)
         results.append(_measure(ready, rounds, repeats, against, peak))
         print(table.line(results[-1]), file=sys.stderr, flush=True)
-        # After each workload: a bench that is stopped has written what it measured.
+        # After each workload, so that a bench that is stopped keeps its results.
         write_json(folder / "results.json", {"machine": machine, "results": results})
     return {"machine": machine, "results": results}
 
 
 def _check_counts(**counts: int | None) -> None:
-    """Raises a ValueError for a count that no program counts to."""
+    """Raises a ValueError for a count that is not in [1, 2**31)."""
     for name, count in counts.items():
         if count is not None and not 1 <= count < 2**31:
             raise ValueError(f"{name} is {count}; expected at least 1, below 2**31")
@@ -88,16 +91,16 @@ def _measure(
     flops = count_flops(ready)
     seconds = []
     ours = []
-    theirs = []
-    # We and the peer take turns: both have the machine's good and bad moments.
+    peers = []
+    # pfljax and the peer take turns: both have the machine's good and bad moments.
     for _ in range(repeats):
-        # Counted before the call, which the state is donated to.
+        # Counted before the call, to which the state is donated.
         steps = measure.count_steps(ready, state.key, int(state.round), rounds).sum()
         state, taken = measure.time_rounds(program, ready, state, rounds)
         seconds.append(taken / rounds)
         ours.append(float(steps / taken))
         if against is not None:
-            theirs.append(peer.ask(against, ready.name, ready.method))
+            peers.append(peer.ask(against, ready.name, ready.method))
     rate = measure.spread(ours)
     result: Result = {
         "workload": ready.name,
@@ -113,15 +116,19 @@ def _measure(
         "compile_seconds": program.compile_seconds,
         "device_bytes": program.device_bytes,
     }
-    if theirs:
-        spread = measure.spread(theirs)
-        result["peer"] = spread | {"all": theirs}
-        result["ratio"] = rate["median"] / spread["median"]
-    return result
+    return result | _compare_rates(rate["median"], peers)
+
+
+def _compare_rates(rate: float, peers: Sequence[float]) -> Result:
+    """The rates of the peer, and the ratio of `rate` to them; {} without a peer."""
+    if not peers:
+        return {}
+    spread = measure.spread(peers)
+    return {"peer": spread | {"all": peers}, "ratio": rate / spread["median"]}
 
 
 def count_flops(ready: Ready) -> float | None:
-    """FLOPs of one local step of the method; None of a model with a loop."""
+    """FLOPs of one local step of the method; None for a model with a loop."""
     workload = ready.workload
     shape = Shape(workload.clients, workload.shape, workload.num_classes)
     return step_flops(ready.setting, ready.task, shape)

@@ -10,13 +10,13 @@ import jax
 from pfljax.runtime import devices
 
 NOTE = (
-    "Steps are local minibatch steps, the median over timed calls (least to most). "
-    "MFLOP: the products of one step. MB: what the program holds on a device."
+    "Steps are local minibatch steps: the median over timed calls, and the range. "
+    "MFLOP: the products of one step. MB: the memory of the program on a device."
 )
 
 
 def describe_machine(peak: float) -> dict[str, Any]:
-    """The processor, the devices and versions; `peak` is the probe's FLOP/s."""
+    """The processor, devices and versions; `peak` is the measured FLOP/s."""
     return {
         "processor": _processor(),
         "cores": devices.cores(),
@@ -29,7 +29,7 @@ def describe_machine(peak: float) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """The name of the CPU, where the system knows it."""
+    """The name of the CPU, if the system knows it."""
     # Only Linux has this file; platform.processor() is often empty there.
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
@@ -46,7 +46,7 @@ def line(result: dict[str, Any]) -> str:
 
 
 def show(machine: dict[str, Any], results: list[dict[str, Any]]) -> None:
-    """Prints the table, and what was measured on, in 80 columns."""
+    """Prints the table and the machine in 80 columns."""
     from rich.console import Console
     from rich.table import Table
 

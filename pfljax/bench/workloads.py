@@ -1,4 +1,4 @@
-"""A workload ready to run: its task, setting and data. Examples are random numbers."""
+"""Workloads with task, setting and data. Examples are random numbers."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from pfljax.simulate.first_state import make_init
 from pfljax.simulate.shape import Shape
 
 SEED = 12345
-# Clients of W3 have a log-normal number of examples between these, of this mean.
+# The clients of W3 have a log-normal number of examples with these limits and mean.
 FEWEST = 10
 MOST = 4000
 MEAN = 69.0
@@ -101,11 +101,11 @@ def _experiment(workload: Workload, method: str) -> Experiment:
         epochs=workload.epochs,
         batch_size=workload.batch_size,
         lr=workload.learning_rate,
-        # Of one round: a method that starts its own work later starts at once.
+        # One round: a method that would start its own work later starts at once.
         rounds=1,
         precision=workload.precision,
         devices=devices.choose(None, workload.cohort),
-        # Where all clients take part they train at home, and no state travels.
+        # If all clients take part, each trains where its state lies.
         pin_clients=workload.cohort == workload.clients,
     )
     if len(workload.architectures) > 1:

@@ -1,1 +1,1 @@
-"""What is reported, and of which parameters, over which clients, and when."""
+"""Evaluation: metrics of models on the clients' examples, and figures over clients."""

@@ -1,4 +1,4 @@
-"""How far clients' gradients are apart at one model, and what follows for a round.
+"""The dissimilarity of clients' gradients at a model, and the expected decrease.
 
 Li et al., FedProx, MLSys 2020, https://arxiv.org/abs/1812.06127: B-local dissimilarity
 (Definition 3) and its bounded variance, with weights p_k = n_k / sum n for E_k; the
@@ -23,11 +23,11 @@ class Dissimilarity(NamedTuple):
     b: Array  # f32[], sqrt(E_k ||grad F_k||^2 / ||grad f||^2), at least 1
     variance: Array  # f32[], V = E_k ||grad F_k - grad f||^2
     gradient: Array  # f32[], ||grad f||
-    loss: Array  # f32[], f: the mean over all training rows
+    loss: Array  # f32[], f: the mean over all training examples
 
 
 class Sums(NamedTuple):
-    """Of the clients so far."""
+    """Sums over the clients so far."""
 
     share: Array  # sum of p_k
     mean: Params  # of the gradients, by p_k
@@ -44,10 +44,10 @@ def dissimilarity(
 ) -> Dissimilarity:
     """B(w) and V(w) at `params` over all clients, in one pass; jittable.
 
-    `data` has offset and size i32[C]. Gradients are of all of a client's rows,
-    `batch_size` at a time, one client after another: few are in memory. A client
-    without rows has no weight. At a stationary point of f, B is infinite, or NaN where
-    all gradients are zero.
+    `data` has offset and size i32[C]. The gradient of a client is that of all its
+    examples, `batch_size` at a time, and clients follow one another, which needs little
+    memory. A client without examples has no weight. At a stationary point of f, B is
+    infinite, or NaN if all gradients are zero.
     """
     total_size = jnp.maximum(data.size.sum(), 1)
     share = data.size / total_size
@@ -104,10 +104,10 @@ def expected_decrease(
     cohort: AtLeastOne,
     concavity: NotNegative = 0.0,
 ) -> float:
-    """rho of Theorem 4: f falls by rho ||grad f(w)||^2 a round at least, expected.
+    """rho of Theorem 4: a round is expected to lower f by rho ||grad f(w)||^2 or more.
 
-    Of B-dissimilar, L-smooth F_k whose Hessians are at least -`concavity`, solved to
-    gamma by a `cohort` of K devices. It says nothing where it is not above 0.
+    It holds for B-dissimilar, L-smooth F_k whose Hessians are at least -`concavity`,
+    solved to gamma by a `cohort` of K devices. A rho of at most 0 says nothing.
 
     Raises:
       ValueError: mu is not above the concavity: h_k would not be convex.

@@ -1,9 +1,9 @@
-"""How evenly a metric is spread over clients, and when its mean reaches a target.
+"""Figures of fairness over clients, and the rounds until a mean reaches a target.
 
-It needs NumPy alone, so that finished runs are evaluated from their files without JAX.
-`a` [N] is a metric of N clients, such as the accuracy, at least 0 and without a unit.
-NaN stands for a client without examples, who does not count. Without clients, all
-figures are NaN.
+The module needs NumPy only, so that finished runs are evaluated from their files
+without JAX. `a` [N] is a metric of N clients, such as the accuracy, which is at least 0
+and has no unit. NaN stands for a client without examples, which does not count. Without
+clients, all figures are NaN.
 
 Sources: q-FFL (Li et al., 2020) for variance, cosine and entropy; Jain, Chiu and Hawe
 (1984) for the index; Gini (1912). Means of the worst and best tenth, and the weighted
@@ -28,8 +28,8 @@ def figures(
 ) -> dict[str, float]:
     """All figures over clients of `a` [N], by name.
 
-    The gains are over the same metric [N] of local training, of the server's model
-    before it is personalised, and of fine-tuned FedAvg; NaN without it.
+    Gains are differences to the same metric [N] of local training, of the server's
+    model before it is personalised, and of fine-tuned FedAvg. They are NaN without it.
     """
     values = spread(a) | evenness(a)
     references = {"local": local, "server": server, "tuned": tuned}
@@ -45,7 +45,7 @@ def spread(a: np.ndarray) -> dict[str, float]:
     """The deciles "p10" to "p90", "variance", "iqr" and "range" over clients.
 
     The variance is the population's, in squares of the metric's unit. Deciles and
-    quartiles lie on the line between their neighbours.
+    quartiles are interpolated linearly.
     """
     a = _drop_empty(a)
     names = [f"p{q}" for q in DECILES]
@@ -61,7 +61,7 @@ def spread(a: np.ndarray) -> dict[str, float]:
 
 
 def evenness(a: np.ndarray) -> dict[str, float]:
-    """The figures of `EVENNESS`, the same of `a` and of `a` times any number above 0.
+    """The figures of `EVENNESS`, which do not depend on the scale of `a`.
 
     Gini's index is in [0, 1 - 1/N], Jain's in [1/N, 1]. The entropy of shares, divided
     by log N, and the cosine are in [0, 1]. For equal clients, even if all are 0, the
@@ -103,14 +103,14 @@ def worse_share(a: np.ndarray, reference: np.ndarray) -> float:
 
 
 def histogram(a: np.ndarray) -> np.ndarray:
-    """Clients i[20] with `a` in bins of 0.05 of [0, 1]; the last one includes 1."""
+    """The number of clients i[20] in bins of 0.05 of [0, 1]; the last includes 1."""
     # In float32 an accuracy of 7/20 lies a little below 0.35, its bin's edge.
     bins = np.floor(BINS * _drop_empty(a) + 1e-6).astype(int)
     return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
 
 
 def running_mean(curve: np.ndarray) -> np.ndarray:
-    """Means f[T] of each evaluation and the two before it; NaN for the first two."""
+    """The mean f[T] of each evaluation and the two before it; NaN for the first two."""
     curve = np.asarray(curve, np.float64)
     means = np.full(len(curve), np.nan)
     if len(curve) >= WINDOW:
@@ -120,11 +120,11 @@ def running_mean(curve: np.ndarray) -> np.ndarray:
 
 
 def first_reaching(curve: np.ndarray, target: float) -> int | None:
-    """Index of the first evaluation of `curve` [T] whose running mean is at the target.
+    """Index of the first evaluation of `curve` [T] whose running mean has the target.
 
-    None where none is. An accuracy that jumps over the target once has not reached it.
+    It is None if there is none. One evaluation above the target does not reach it.
     """
-    # NaN, as of a run that diverged, reaches nothing.
+    # NaN, as in a run that diverged, reaches nothing.
     (reaching,) = np.nonzero(running_mean(curve) >= target)
     return int(reaching[0]) if len(reaching) else None
 
@@ -140,7 +140,7 @@ def area(rounds: np.ndarray, curve: np.ndarray) -> float:
 
 
 def check_targets(targets: Sequence[float]) -> None:
-    """Raises a ValueError for a target that is no accuracy, or can only be reached."""
+    """Raises a ValueError for a target that is not an accuracy above 0."""
     for target in targets:
         if not 0 < target <= 1:
             raise ValueError(

@@ -177,7 +177,7 @@ def _counts(
     ood: OodExamples | None,
     ood_entropy: Array,
 ) -> dict[str, Array]:
-    """What each example of a batch adds to the totals, [B, ...]; 0 where masked.
+    """The totals [B, ...] of each example of a batch; 0 where masked.
 
     Logits that are not finite hit nothing, although `argmax` names one of them.
     """

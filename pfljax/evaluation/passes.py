@@ -1,4 +1,4 @@
-"""How many rows are predicted at once."""
+"""The number of examples that are predicted at once."""
 
 import jax
 
@@ -6,10 +6,10 @@ ROWS = {"cpu": 32, "accelerator": 1024}
 
 
 def rows_per_pass(batch_size: int) -> int:
-    """Rows that are predicted at once: whole batches, about `ROWS`.
+    """Examples that are predicted at once: whole batches, about `ROWS` examples.
 
-    A CPU's caches hold the patches of few images: 50 rows of the CIFAR-10 CNN take two
-    thirds of the time of 250.
+    A CPU's caches hold the patches of few images: with 50 examples of the CIFAR-10 CNN
+    at once, an evaluation takes two thirds of its time with 250.
     """
     kind = "cpu" if jax.default_backend() == "cpu" else "accelerator"
     batches = max(1, ROWS[kind] // batch_size)
@@ -17,7 +17,7 @@ def rows_per_pass(batch_size: int) -> int:
 
 
 def even_passes(most: int, batch_size: int) -> int:
-    """Rows at once, whole batches, so that `most` rows fill the passes over them."""
+    """Examples at once, whole batches, so that `most` examples fill their passes."""
     passes = max(1, most // rows_per_pass(batch_size))
     # Rounded up: 130 rows in 2 passes of batches of 10 are 7 batches each.
     batches = -(-most // (passes * batch_size))

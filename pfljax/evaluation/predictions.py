@@ -1,4 +1,4 @@
-"""What a model predicts of each example, where `metrics` has the sums over examples."""
+"""The prediction of each example, where `metrics` has sums over examples."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,9 @@ NOTHING = -1  # the prediction of logits that are not finite, which hit nothing
 def predict_examples(
     predict: Callable[[Batch], Array], data: ClientData, batch_size: int, most: int
 ) -> dict[str, Array]:
-    """One client's "prediction" i32[most] and "probability" f32[most].
+    """The "prediction" i32[most] and "probability" f32[most] of a client's examples.
 
-    Batches are those of `metrics.score`. What is behind the client's last example is
-    padding.
+    Batches are those of `metrics.score`. Values behind the last example are padding.
     """
     at_once = rows_per_pass(batch_size)
     offsets = jnp.arange(at_once)

@@ -45,7 +45,7 @@ def evaluate_in_two(
 
 
 def predicts_as_task(setting: Setting, task: Task) -> bool:
-    """Whether the clients' models are parameters of the task."""
+    """True if the clients' models are parameters of the task."""
     return setting.algorithm.predict is task.predict
 
 

@@ -1,4 +1,4 @@
-"""Metrics of clients by name, and records of them: figures over groups of clients."""
+"""Metrics of clients by name, and records with figures over groups of clients."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,18 +21,18 @@ def by_client(
 ) -> dict[str, Any]:
     """Metrics of each client by "model/split/metric", of runs and sweeps alike.
 
-    Where nobody has a model of their own, the server's stand under "personal" as well.
+    If clients have no models of their own, the server's metrics are "personal" as well.
 
     Args:
       algorithm: the method.
       evaluate: (view, split) -> metrics by name, an array over clients each.
       views: see `pfljax.evaluation.views`.
-      splits: those of "test" and "validation" in which somebody has examples.
+      splits: those of "test" and "validation" in which a client has examples.
     """
     values = {}
     for view in views:
         for split in splits:
-            # Nobody chooses a round by models that the run throws away.
+            # No round is chosen by models that the run throws away.
             if view == TRAINED and split == "validation":
                 continue
             metrics = evaluate(view, split)
@@ -51,12 +51,12 @@ def records(
     sizes: dict[str, np.ndarray],
     groups: dict[str, np.ndarray],
 ) -> list[dict[str, Any]]:
-    """One record a model, split and group of clients: of whom, when, and figures.
+    """A record for each model, split and group of clients.
 
     Args:
       algorithm: the method.
       values: metrics [C] by "model/split/metric", of `by_client`.
-      sizes: rows [C] by split, the weights of weighted means.
+      sizes: examples [C] by split, the weights of weighted means.
       groups: indices of clients by the name of their group.
     """
     by_model: dict[tuple[str, str], dict[str, np.ndarray]] = {}
@@ -110,7 +110,7 @@ def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str
             for name, metric in test.items()
         }
 
-    # An accuracy that is greatest at 1/2 for everybody chooses 1/2.
+    # An accuracy that is greatest at 1/2 for all clients chooses 1/2.
     middle = np.zeros_like(test["accuracy"])
     middle[:, GRID.index(0.5)] = 1
     chosen = None

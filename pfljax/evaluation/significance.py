@@ -5,7 +5,7 @@ Student's t over the means of the seeds decides. With two to four seeds these me
 alone have almost no power, so the test also uses the clients: it is a moderated t
 (Smyth, 2004), whose variance is shrunk towards the one that the clients explain. At two
 seeds of 20 clients it finds a difference of 15 points in 96 % of draws, Student's t in
-28 % (experiments/significance/REPORT.md). With one seed it can answer only roughly.
+28 % (experiments/significance/REPORT.md). With one seed the answer is rough.
 
 For S seeds with C clients, of m comparisons that are read together:
 
@@ -29,7 +29,7 @@ POWER = 0.8
 ENOUGH = 5  # seeds from which on they are tested alone
 EXACT = 50  # differences up to which the distribution of ranks is enumerated
 PRIOR = 4  # degrees of freedom of the variance that the clients explain
-MOST_SEEDS = 100  # that a comparison is told to run
+MOST_SEEDS = 100  # that a comparison is advised to run
 SMALLEST = 1e-6  # smaller differences are rounding errors of float32
 
 
@@ -52,7 +52,7 @@ class Estimate(NamedTuple):
 
 
 def estimate(pairs: Sequence[Pair]) -> list[Estimate]:
-    """Tests comparisons that are read together; p is not yet corrected."""
+    """Tests of comparisons that are read together; p is not yet corrected."""
     ratios = []
     for pair in pairs:
         u = client_variance(pair)
@@ -154,7 +154,7 @@ def signed_rank(values: np.ndarray) -> float:
 
 
 def win_tie_loss(values: np.ndarray) -> tuple[int, int, int]:
-    """How many of the differences f[n] are above 0, equal to it, and below."""
+    """The numbers of differences f[n] that are above 0, equal to 0, and below 0."""
     wins = int(np.sum(values >= SMALLEST))
     losses = int(np.sum(values <= -SMALLEST))
     return wins, len(values) - wins - losses, losses

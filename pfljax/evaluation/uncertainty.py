@@ -1,4 +1,4 @@
-"""How sure predictions are, and whether that reveals what a client does not know.
+"""The uncertainty of predictions, and out-of-distribution detection by it.
 
 A client knows the classes of its training examples. Out-of-distribution detection is
 measured by the area under the ROC curve: of all pairs of an example of a class that the
@@ -114,7 +114,7 @@ def select_evenly(evaluated: ClientData, count: int) -> np.ndarray:
 
 
 def classes_held(train: ClientData, num_classes: int) -> np.ndarray:
-    """Which classes each client trains on, bool[C, K]."""
+    """The classes that each client trains on, bool[C, K]."""
     labels = np.asarray(train.examples.y)
     offset = np.asarray(train.offset)
     held = np.zeros((len(offset), num_classes), bool)
@@ -124,7 +124,7 @@ def classes_held(train: ClientData, num_classes: int) -> np.ndarray:
 
 
 def count_before(span: np.ndarray) -> np.ndarray:
-    """How many clients before each client have the same `span` i[C], i[C]."""
+    """The number i[C] of earlier clients with the same `span` i[C]."""
     order = np.argsort(span, kind="stable")
     in_order = span[order]
     position = np.empty_like(order)

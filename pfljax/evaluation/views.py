@@ -1,13 +1,13 @@
-"""Which model of a client is evaluated.
+"""The models of a client that are evaluated.
 
 server    the server's one model
-personal  what the method's `personal` makes of the newest broadcast
-trained   the same after the client's own local training from the newest broadcast,
-          before any averaging; the training leaves no trace in the run
+personal  the model that the method's `personal` makes from the newest broadcast
+trained   the same after local training from the newest broadcast, before any averaging;
+          this training does not change the run
 mixture   the two ends of the path of models that the method mixes
 
-No method sees a test example here: `personal`, fine-tuning and training get the
-training examples.
+No method sees a test example: `personal`, fine-tuning and training get the training
+examples.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ SERVER, PERSONAL, TRAINED, MIXTURE = "server", "personal", "trained", "mixture"
 
 
 def views(algorithm: Algorithm, trained: bool = False) -> list[str]:
-    """The models to evaluate; what is the server's for all is evaluated once."""
+    """The models to evaluate; a model that all clients share is evaluated once."""
     names = []
     if algorithm.server_model is not None:
         names.append(SERVER)
@@ -41,7 +41,7 @@ def views(algorithm: Algorithm, trained: bool = False) -> list[str]:
 
 
 def client_model(setting: Setting, view: str) -> Callable[..., Any]:
-    """(state, client_id, client, train data, public) -> the parameters to evaluate."""
+    """A function (state, client_id, client, train data, public) -> parameters."""
     algorithm = setting.algorithm
 
     def personal(state, client_id, client, data, public):
@@ -61,7 +61,7 @@ def client_model(setting: Setting, view: str) -> Callable[..., Any]:
 
 
 def has_taken_part(state: RunState, client_id: Array) -> Array:
-    """Whether this client ever reported, bool[]; those held out have numbers past C."""
+    """True if this client ever reported, bool[]; newcomers have numbers past C."""
     counts = state.participations
     known = client_id < counts.shape[0]
     count = jnp.take(counts, client_id, mode="clip")
@@ -76,7 +76,7 @@ def personal_model(
     data: ClientData,
     took_part: Array,
 ) -> Any:
-    """The model that a client uses: the one rule, newcomers included."""
+    """The model that a client uses, also if it is a newcomer."""
     if algorithm.personal is None:
         assert algorithm.server_model is not None
         return algorithm.server_model(server)
@@ -91,10 +91,10 @@ def personal_model(
 def endpoints(
     algorithm: Algorithm, state: RunState, client_id: Array, client: Any
 ) -> tuple[Any, Any]:
-    """The two ends of the client's path, of a method with endpoints.
+    """The two ends of the client's path, for a method with endpoints.
 
-    Both of a client that never took part are the server's, where newcomers use another
-    model than their own.
+    If newcomers do not use their own model, both ends of a client that never took part
+    are the server's.
     """
     assert algorithm.endpoints is not None
     a, b = algorithm.endpoints(state.server, client)
@@ -124,9 +124,10 @@ def evaluation_turn(
 
 
 def single_cohort(turn: Turn, data: ClientData) -> Cohort:
-    """The cohort in which the client of this turn is alone.
+    """The cohort of the client of this turn alone.
 
-    By its true number, and among as many clients: a server may keep rows by client.
+    Its number and the number of clients are the true ones, because a server may keep
+    rows by client.
     """
     return Cohort(
         ids=turn.id[None],
@@ -143,14 +144,14 @@ def single_cohort(turn: Turn, data: ClientData) -> Cohort:
 def trained_model(
     algorithm: Algorithm, turn: Turn, server: Any, client: Any, data: ClientData
 ) -> Any:
-    """The personal model after one local training, averaged with nobody.
+    """The personal model after one local training, without averaging.
 
-    A method makes it of the server's state and the client's, so the upload has to reach
-    a server: a copy, to which this client alone reports.
+    A method makes it from the server's state and the client's. So the upload goes to a
+    copy of the server, to which only this client reports.
     """
     for exchange in in_a_round(algorithm):
         server, client = _exchange(exchange, turn, server, client, data)
-    turn = turn._replace(round=turn.round + 1)  # one more is finished
+    turn = turn._replace(round=turn.round + 1)  # one more round is finished
     took_part = jnp.bool_(True)
     return personal_model(algorithm, turn, server, client, data, took_part)
 
@@ -158,7 +159,7 @@ def trained_model(
 def _exchange(
     algorithm: Algorithm, turn: Turn, server: Any, client: Any, data: ClientData
 ) -> tuple[Any, Any]:
-    """(server, client) after an exchange in which this client alone reports."""
+    """(server, client) after an exchange in which only this client reports."""
     message = algorithm.message(turn, server, client)
     client, upload, _ = algorithm.train(turn, message, client, data)
     uploads = jax.tree.map(lambda leaf: leaf[None], upload)

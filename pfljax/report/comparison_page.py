@@ -65,28 +65,32 @@ def pair_table(comparisons: Frame) -> Table:
 def comparison_notices(
     groups: Sequence[Group], unfinished: Sequence[Path]
 ) -> list[str]:
-    """What a reader has to know before the numbers."""
+    """Sentences that a reader has to know before the numbers."""
     notices = []
     for group in groups:
         for run in group.runs:
             notices += run_notices(run, f"{group.label}, seed {run.experiment.seed},")
     problem = differing_problem(groups)
     if problem:
-        notices.append(f"Not compared: the runs differ in {', '.join(problem)}.")
+        notices.append(
+            f"The methods are not compared: the runs differ in {', '.join(problem)}."
+        )
     elif len(groups) == 1:
-        notices.append(f"Nothing is compared: {groups[0].label} is the only method.")
+        notices.append(
+            f"There is nothing to compare with {groups[0].label}, the only method."
+        )
     lengths = sorted({run.rounds for group in groups for run in group.runs})
     if len(lengths) > 1:
         texts = ", ".join(map(str, lengths))
-        notices.append(f"Not all runs have as many rounds: {texts}.")
+        notices.append(f"The runs have different numbers of rounds: {texts}.")
     if unfinished:
         texts = ", ".join(map(str, unfinished))
-        notices.append(f"Not finished, and left out: {texts}.")
+        notices.append(f"These runs are not finished and left out: {texts}.")
     return notices
 
 
 def comparison_facts(groups: Sequence[Group]) -> list[str]:
-    """How much is compared, and what all runs share."""
+    """The number of methods and runs, and what all runs share."""
     runs = [run for group in groups for run in group.runs]
     seeds = sorted({run.experiment.seed for run in runs})
     differing = differing_settings(groups)

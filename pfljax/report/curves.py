@@ -83,7 +83,7 @@ def spent(curve: Curve, target: float) -> dict[str, float]:
 
 
 def spent_table(curves: Curves, targets: Sequence[float]) -> Frame:
-    """What is spent until targets, such as "rounds_to_0.8", and the area under curves.
+    """Costs until targets, such as "rounds_to_0.8", and the area under each curve.
 
     The index is (method, model, seed).
     """

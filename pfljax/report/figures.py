@@ -154,9 +154,9 @@ def lambda_curve(run: Result) -> "Figure | None":
 
 
 def timeline(run: Result) -> "Figure | None":
-    """What clients did in the first rounds, a lane each, by virtual seconds.
+    """The activity of clients in the first rounds over virtual seconds.
 
-    A bar reaches from the download to the arrival of the upload.
+    Each client has a lane, and each turn a bar: from its download to its upload.
     """
     lines = [line for line in run.metrics if line.get("turns")][:MOST_ROUNDS]
     if not lines:
@@ -222,8 +222,8 @@ OF_RUN: dict[str, tuple[Callable[[Result], "Figure | None"], str]] = {
     ),
     "quantities_by_size": (
         quantities_by_size,
-        "What the method reports of each client at the last round, by the client's "
-        "training examples, with Spearman's rank correlation.",
+        "Quantities that the method reports of each client at the last round, by the "
+        "number of its training examples, with Spearman's rank correlation.",
     ),
     "lambda_curve": (
         lambda_curve,
@@ -232,13 +232,14 @@ OF_RUN: dict[str, tuple[Callable[[Result], "Figure | None"], str]] = {
     ),
     "accuracy_by_seconds": (
         accuracy_by_seconds,
-        "Test accuracy over virtual seconds, which follow from bytes, local steps and "
-        "the devices' profile.",
+        "Test accuracy over virtual seconds, which are computed from bytes, local "
+        "steps and the devices' profile.",
     ),
     "timeline": (
         timeline,
-        "What clients did in the first rounds: a lane for each, a bar from the "
-        "download to the arrival of the upload, vertical lines at the ends of rounds. "
-        "Orange bars ended at the deadline and did not report.",
+        "The activity of clients in the first rounds. Each client has a lane; a bar "
+        "reaches from its download to the arrival of its upload, and vertical lines "
+        "mark the ends of rounds. Clients with orange bars missed the deadline and "
+        "did not report.",
     ),
 }

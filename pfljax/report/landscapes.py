@@ -48,7 +48,10 @@ def read_landscapes(folder: Path) -> list[Picture]:
 
 
 def first_landscapes(groups: Sequence[Group]) -> list[Picture]:
-    """Those of the first run of each method that has some, as many kinds as fit."""
+    """The landscapes of the first run of each method that has some.
+
+    Kinds are left out if the page would become too large.
+    """
     kinds: dict[str, list[Picture]] = {}
     for group in groups:
         for run in group.runs:

@@ -65,7 +65,7 @@ def overview_table(table: Frame, most: int | None = None) -> Table:
 
 
 def answer(table: Frame, comparisons: Frame) -> list[str]:
-    """Which mean is highest, and whether another seed would say the same."""
+    """Sentences: the highest mean, and whether another seed would say the same."""
     best, accuracy = str(table.index[0]), table.accuracy.iloc[0]
     with_best = comparisons[comparisons.with_best.eq(True)]
     tested = with_best[with_best.p_holm.notna()]
@@ -99,7 +99,7 @@ def answer(table: Frame, comparisons: Frame) -> list[str]:
 
 
 def _explain_unsure(unsure: Frame) -> str:
-    """Which comparisons the seeds cannot decide, and how many seeds could."""
+    """The comparisons that the seeds cannot decide, and how many seeds could."""
     seeds = count_noun(int(unsure.seeds.max()), "seed")
     text = f"{seeds} cannot tell whether it is better than {_list(unsure.against)}"
     needed = unsure.needed.astype(float)

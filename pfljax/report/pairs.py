@@ -1,4 +1,4 @@
-"""Which method is better: differences on the same clients, data and seeds.
+"""Comparisons of pairs of methods on the same clients, data and seeds.
 
 The best method and the baselines are compared with each other method. The p that
 decides is that of `significance.estimate` after Holm's correction, once over the

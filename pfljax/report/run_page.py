@@ -48,7 +48,7 @@ def run_page(
 
 
 def run_notices(run: Result, subject: str) -> list[str]:
-    """What a reader has to know first of a run, in sentences about `subject`."""
+    """Sentences about `subject`, a run, that a reader has to know first."""
     notices = []
     stopped = run.summary.get("stopped")
     if stopped:

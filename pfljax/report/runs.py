@@ -13,7 +13,7 @@ Record = Mapping[str, Any]  # one of the evaluations in summary.json
 
 
 def is_main(record: Record) -> bool:
-    """Whether methods are compared by this model: the one that each client uses."""
+    """True if methods are compared by this model: the one that each client uses."""
     return record["model"] == "personal" and record["when"] == NEWEST
 
 
@@ -50,7 +50,7 @@ def client_accuracy(
 
 
 def personal_is_server(run: Result) -> bool:
-    """Whether both models have the same accuracy for all clients and rounds."""
+    """True if both models have the same accuracy for all clients and rounds."""
     personal = run.clients.get("personal/test/accuracy")
     server = run.clients.get("server/test/accuracy")
     if personal is None or server is None:
@@ -59,12 +59,12 @@ def personal_is_server(run: Result) -> bool:
 
 
 def is_local(experiment: Experiment) -> bool:
-    """Whether the method is local training."""
+    """True if the method is local training."""
     return experiment.algorithm.name == "local"
 
 
 def is_tuned_fedavg(experiment: Experiment) -> bool:
-    """Whether the method is FedAvg, fine-tuned by each client."""
+    """True if the method is FedAvg, fine-tuned by each client."""
     method = experiment.algorithm
     return method.name == "fedavg" and bool(method.options.get("finetune"))
 

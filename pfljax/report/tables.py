@@ -18,7 +18,7 @@ INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
 
 
 class Column(NamedTuple):
-    """How one number is shown."""
+    """A number in tables: its heading and its format."""
 
     key: str  # a metric, "metric.figure", or what was spent
     title: str
@@ -155,7 +155,7 @@ def detail_tables(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
 
 
 def spent_columns(targets: Sequence[float]) -> list[Column]:
-    """What is spent until each target, and the area under the curve."""
+    """Columns of the costs until each target, and of the area under the curve."""
     columns = []
     for target in targets:
         for name, (title, scale, form) in UNITS.items():

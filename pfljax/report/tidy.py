@@ -182,7 +182,7 @@ def _fairness_rows(
     references: Mapping[str, Result | None],
     clients: np.ndarray | None,
 ) -> Iterator[Row]:
-    """How the accuracy f32[C] of the clients is spread, and who gains over what."""
+    """The spread of the accuracy f32[C], and gains over baselines and the server."""
     if clients is None:
         return
     before = None

@@ -41,7 +41,7 @@ WITHOUT_BASELINES = (
 
 
 class Options(NamedTuple):
-    """What is written beside the page, and what is returned."""
+    """Options of a report: files beside the page, and the text that is returned."""
 
     with_tables: bool = False  # as Markdown and LaTeX
     figure_kinds: Sequence[str] = ()  # of figures as files, such as "pdf"
@@ -199,7 +199,7 @@ def write_sweep_report(
 
 
 class Report(NamedTuple):
-    """What the page and the screen of a comparison or a sweep show."""
+    """The content of the page and the screen of a comparison or a sweep."""
 
     title: str
     facts: Sequence[str]
@@ -250,7 +250,7 @@ def _write(
 
 
 def _spent_table(frame: Frame, targets: Sequence[float], ranked: bool) -> Table:
-    """What is spent until targets; without rows if no run has two evaluations."""
+    """The costs until targets; without rows if no run has two evaluations."""
     curves = group_curves(frame)
     targets = sorted(set(targets or default_targets(curves)))
     values = spent_table(curves, targets)

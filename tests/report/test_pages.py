@@ -216,13 +216,13 @@ def test_a_page_begins_with_what_went_wrong(make_run, tmp_path):
     for notice in (
         "ditto, seed 0, stopped early, after round 4 of 9, by patience 3.",
         "ditto, seed 0, has diverged: losses are not finite.",
-        "Nothing is compared: ditto is the only method.",
+        "There is nothing to compare with ditto, the only method.",
     ):
         assert notice in text
         assert notice in Page(tmp_path / "out" / "comparison.html").text
     folders.append(make_run(tmp_path / "of", "local", 0, R=4, dataset="other"))
     text = write_comparison(folders, tmp_path / "other")
-    assert "Not compared: the runs differ in dataset." in text
+    assert "The methods are not compared: the runs differ in dataset." in text
     assert "highest" not in text
 
 
