@@ -48,7 +48,7 @@ def attacking(share: float, attack: Callable[[Sender, Any], Any]) -> Channel:
 
 @component
 def sign_flip(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
-    """Malicious clients send -`scale` times what they changed.
+    """Malicious clients send -`scale` times their change.
 
     Args:
       attackers: share of all clients that are malicious.
@@ -59,7 +59,7 @@ def sign_flip(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
 
 @component
 def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Channel:
-    """Malicious clients send noise N(0, t^2); t is `scale` times their changes' std.
+    """Malicious clients send noise with `scale` times the std of their change.
 
     Args:
       attackers: share of all clients that are malicious.
@@ -85,7 +85,7 @@ def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Chann
 def model_replacement(
     *, attackers: Attackers = 0.2, boost: Positive | None = None
 ) -> Channel:
-    """Malicious clients send `boost` times what they changed; None: cohort's size.
+    """Malicious clients send `boost` times their change; None is the cohort size.
 
     The mean of the cohort is then theirs (Bagdasaryan et al., AISTATS 2020,
     https://arxiv.org/abs/1807.00459). Meant with noise "poison", for wrong labels.

@@ -14,7 +14,7 @@ from pfljax.registry import NotNegative, Positive, component
 
 @component
 def clip(*, norm: Positive = 1.0) -> Channel:
-    """Scales what a client changed to an L2 norm of at most `norm`, over all leaves.
+    """Scales the change of a client to an L2 norm of at most `norm`, over all leaves.
 
     McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963 (section 2, flat
     clipping). What changed is upload - origin. A large `norm` changes nothing, a small
@@ -44,7 +44,7 @@ def clipped_to(norm: Any, origin: Origin, upload: Upload) -> tuple[Upload, Array
 
 @component
 def gaussian(*, std: NotNegative = 0.01) -> Channel:
-    """Adds noise N(0, std^2) to every element of a change; `std` = 0 adds none.
+    """Adds noise from N(0, std^2) to each element of a client's change.
 
     With `clip` before it, the Gaussian mechanism at the client (local differential
     privacy): std = noise multiplier * norm.

@@ -50,7 +50,7 @@ def colluding(share: float, forge: Forge) -> Channel:
 
 @component
 def alie(*, attackers: Attackers = 0.2, z: Positive | None = None) -> Channel:
-    """A little is enough: malicious clients send mean - z std of the honest changes.
+    """ "A little is enough": malicious clients send mean - z * std of honest changes.
 
     Baruch et al., NeurIPS 2019, https://arxiv.org/abs/1902.06156, Algorithm 3. By
     coordinate. z None is the paper's: the largest at which enough honest clients lie

@@ -11,7 +11,7 @@ from pfljax.registry import Share, component
 
 @component
 def lost(*, share: Share = 0.1) -> Channel:
-    """Loses each upload with this probability; the others count for the whole.
+    """Loses each upload with probability `share`; the others are averaged.
 
     The client does not know: it keeps what it trained, and its bytes were sent. If all
     are lost, the server stays as it is. `share` = 0 loses none.

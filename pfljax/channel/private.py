@@ -34,7 +34,7 @@ from pfljax.registry import NotNegative, Positive, ProperShare, component
 def dp(
     *, norm: Positive = 1.0, multiplier: NotNegative = 1.0, delta: ProperShare = 1e-5
 ) -> Channel:
-    """Clips to `norm`, and adds noise N(0, (multiplier norm)^2) to the sum of changes.
+    """Clips changes to `norm` and adds noise N(0, (multiplier norm)^2) to their sum.
 
     The epsilon of a run is told at this `delta`. `multiplier` = 0 is `clip` alone.
 
@@ -70,7 +70,7 @@ def adaptive_clip(
     multiplier: NotNegative = 0.0,
     delta: ProperShare = 1e-5,
 ) -> Channel:
-    """Clips to a norm C that follows a quantile of the changes' lengths.
+    """Clips changes to a norm that follows a quantile of their norms.
 
     C <- C exp(-rate (b - quantile)) with b the share that was not longer than C.
     Andrew et al., NeurIPS 2021, https://arxiv.org/abs/1905.03871, Algorithm 1. With a

@@ -22,7 +22,7 @@ CLIPPED = 2.5  # standard deviations, of TernGrad
 
 @component
 def uniform(*, levels: Levels = 16) -> Channel:
-    """Rounds at random to one of `levels` from the least to the greatest of a leaf.
+    """Rounds each leaf at random to `levels` values between its minimum and maximum.
 
     Suresh et al., ICML 2017, https://arxiv.org/abs/1611.00429, section 2.2. A leaf of d
     weighs d log2 levels + 64 bits.
@@ -45,7 +45,7 @@ def uniform(*, levels: Levels = 16) -> Channel:
 
 @component
 def qsgd(*, levels: AtLeastOne = 8) -> Channel:
-    """Sign, and |x| / norm rounded at random to a multiple of 1 / `levels`.
+    """Sends signs, and |x| / norm rounded at random to multiples of 1 / `levels`.
 
     Alistarh et al., NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1. A leaf
     of d weighs d log2 (2 levels + 1) + 32 bits.
@@ -69,7 +69,7 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
 
 @component
 def terngrad() -> Channel:
-    """s sign(x) with the probability |x| / s, else 0; s is the largest |x| of a leaf.
+    """Sends s * sign(x) with probability |x| / s, else 0; s is a leaf's largest |x|.
 
     Wen et al., NeurIPS 2017, https://arxiv.org/abs/1705.07878. Before that a leaf is
     clipped at 2.5 standard deviations. It weighs d log2 3 + 32 bits.
@@ -92,7 +92,7 @@ def terngrad() -> Channel:
 
 @component
 def sign(*, feedback: bool = True) -> Channel:
-    """The signs of a leaf, times its mean |x|; what is left out goes another time.
+    """Sends each leaf's signs times its mean |x|, with error feedback.
 
     EF-signSGD: Karimireddy et al., ICML 2019, https://arxiv.org/abs/1901.09847,
     Algorithm 1. A leaf of d weighs d + 32 bits.

@@ -56,13 +56,13 @@ def robust(name: str, reducer: Reducer) -> Channel:
 
 @component
 def median() -> Channel:
-    """The median of each coordinate, for each upload (Yin et al., ICML 2018)."""
+    """The median of each coordinate of the uploads (Yin et al., ICML 2018)."""
     return robust("median", coordinate_median)
 
 
 @component
 def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
-    """The trimmed mean in the place of each upload (Yin et al., ICML 2018).
+    """The trimmed mean of each coordinate of the uploads (Yin et al., ICML 2018).
 
     Args:
       trim: share of the values left out at either end.
@@ -89,7 +89,7 @@ def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
 
 @component
 def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
-    """The (multi-)Krum mean in the place of each (Blanchard et al., NeurIPS 2017).
+    """The (multi-)Krum mean of the uploads (Blanchard et al., NeurIPS 2017).
 
     Of fewer reports than `chosen`, all; of byzantine + 2 or fewer, those asked first.
 
@@ -126,7 +126,7 @@ def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
 def geometric_median(
     *, iterations: AtLeastOne = 8, smoothing: Positive = 1e-6
 ) -> Channel:
-    """The geometric median in the place of each, by Weiszfeld's smoothed steps.
+    """The geometric median of the uploads, by smoothed Weiszfeld steps.
 
     RFA: Pillutla et al., IEEE TSP 2022, https://arxiv.org/abs/1912.13445, Algorithm 2:
 
@@ -150,7 +150,7 @@ def geometric_median(
 
 @component
 def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Channel:
-    """The mean of changes, each clipped towards the one of the round before.
+    """The mean of changes that are clipped around the aggregate of the last round.
 
     v <- v + mean_i (x_i - v) min(1, radius / |x_i - v|), from the mean v of before.
     Karimireddy et al., ICML 2021, https://arxiv.org/abs/2012.10333, Algorithm 2. A
@@ -215,7 +215,7 @@ def _check_shapes(centre: Any, change: Any) -> None:
 
 @component
 def norm_clip(*, norm: Positive | None = None) -> Channel:
-    """Scales changes to a length of at most `norm` at the server; None: their median.
+    """Clips changes to `norm` at the server; None is the median of their norms.
 
     Unlike `clip` it follows attackers, who need not clip. A large `norm` changes
     nothing.

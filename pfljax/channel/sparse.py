@@ -17,7 +17,7 @@ Part = Annotated[float, Range(lambda value: 0 < value <= 1, "a share, 0 < share 
 
 @component
 def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
-    """The coordinates of a leaf of the largest |x|, a `share` of them; others are 0.
+    """Sends the `share` of each leaf's coordinates with the largest |x|; others are 0.
 
     Stich et al., NeurIPS 2018, https://arxiv.org/abs/1809.07599. k of d weigh
     k (32 + log2 d) bits: a number and its place.
@@ -41,7 +41,7 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
 
 @component
 def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
-    """Coordinates of a leaf at random, a `share` of them; others are 0.
+    """Sends a random `share` of each leaf's coordinates; the others are 0.
 
     Times d / k, so that the mean is the change; with `feedback` as they are (Stich et
     al., NeurIPS 2018). k of d weigh 32 k bits and a seed of 32, which tells the places.
@@ -67,7 +67,7 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
 
 @component
 def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
-    """The nearest matrix of this rank to each matrix; vectors go as they are.
+    """Sends the nearest matrix of rank `rank` for each matrix, and vectors unchanged.
 
     The best approximation, which PowerSGD (Vogels et al., NeurIPS 2019,
     https://arxiv.org/abs/1905.13727) comes near with one step of the power method, and

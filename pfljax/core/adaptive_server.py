@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 def fedavgm(
     *, learning_rate: NotNegative = 1.0, momentum: BelowOne = 0.9
 ) -> optax.GradientTransformation:
-    """FedAvgM; `momentum` = 0 at the rate 1 takes the mean."""
+    """FedAvgM: SGD with momentum; momentum 0 at learning rate 1 takes the mean."""
     return optax.sgd(learning_rate, momentum)
 
 
@@ -46,7 +46,7 @@ def fedavgm(
 def fedadagrad(
     *, learning_rate: NotNegative = 0.1, b1: BelowOne = 0.0, tau: Positive = 1e-3
 ) -> optax.GradientTransformation:
-    """FedAdagrad; a large `tau` makes it SGD."""
+    """FedAdagrad; with a large `tau` it is SGD."""
     return _adaptive(lambda v, square: v + square, learning_rate, b1, tau)
 
 
@@ -58,7 +58,7 @@ def fedadam(
     b2: BelowOne = 0.99,
     tau: Positive = 1e-3,
 ) -> optax.GradientTransformation:
-    """FedAdam; a large `tau` makes it SGD with momentum."""
+    """FedAdam; with a large `tau` it is SGD with momentum."""
 
     def rule(v: Array, square: Array) -> Array:
         return b2 * v + (1 - b2) * square
@@ -74,7 +74,7 @@ def fedyogi(
     b2: BelowOne = 0.99,
     tau: Positive = 1e-3,
 ) -> optax.GradientTransformation:
-    """FedYogi; v falls no faster than by (1 - b2) D^2."""
+    """FedYogi; the second moment v falls by at most (1 - b2) D^2."""
 
     def rule(v: Array, square: Array) -> Array:
         return v - (1 - b2) * square * jnp.sign(v - square)

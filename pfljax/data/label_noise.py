@@ -30,13 +30,13 @@ class Noise(NamedTuple):
 
 @component
 def none(num_classes: int) -> None:
-    """Leaves labels as the data set has them."""
+    """Leaves the labels unchanged."""
     return None
 
 
 @component
 def pair(num_classes: int, *, rate: Share) -> Noise:
-    """Replaces labels by the next class at this rate, the last by the first.
+    """Replaces a share `rate` of the labels by the next class.
 
     Args:
       rate: share of wrong labels.
@@ -48,7 +48,7 @@ def pair(num_classes: int, *, rate: Share) -> Noise:
 
 @component
 def symmetric(num_classes: int, *, rate: Share) -> Noise:
-    """Replaces labels at this rate, by every other class alike.
+    """Replaces a share `rate` of the labels by a random other class.
 
     Args:
       rate: share of wrong labels.

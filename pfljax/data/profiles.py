@@ -52,7 +52,7 @@ def expected_seconds(profile: Profile, steps: Any, down: Any, up: Any) -> Any:
 
 @component
 def none(num_clients: int) -> None:
-    """Gives clients no devices: rounds take no virtual seconds."""
+    """Gives clients no devices, so that rounds take no virtual time."""
     return None
 
 
@@ -88,7 +88,7 @@ def speed_groups(
     drawn: bool = False,
     seed: Count = 0,
 ) -> Profile:
-    """Gives clients speeds 4, 2, 1, 0.5 and 0.1, by client number modulo five.
+    """Gives clients the speeds 4, 2, 1, 0.5 and 0.1, in turn by their numbers.
 
     With `drawn` each client's speed is drawn from `seed`, uniformly.
 
@@ -118,7 +118,7 @@ def lognormal(
     jitter: NotNegative = 0.0,
     seed: Count = 0,
 ) -> Profile:
-    """Multiplies steps and links by lognormal factors of median 1, from `seed`.
+    """Gives clients lognormal speeds and links.
 
     A device has one factor for its steps, and one for both ways of its link.
 
@@ -142,7 +142,7 @@ def lognormal(
 
 @component
 def file(num_clients: int, *, path: str) -> Profile:
-    """Reads step, down, up, and maybe jitter and availability from an .npz file.
+    """Reads the speeds and links of clients from an .npz file.
 
     Each has a number a client, or is one number for all.
 

@@ -78,7 +78,7 @@ def decay(staleness: Staleness, a: float | None, b: float) -> Callable[[Array], 
 
 @component
 def sync(cohort: int) -> None:
-    """Synchronous rounds: the server waits for the cohort."""
+    """Synchronous rounds: the server waits for the whole cohort."""
     return None
 
 
@@ -91,7 +91,7 @@ def fedasync(
     a: NotNegative | None = None,
     b: NotNegative = 6.0,
 ) -> Mode:
-    """Each upload makes a version; a round has `cohort` of them (Xie et al., 2019).
+    """Updates the model after each upload; a round has `cohort` (Xie et al., 2019).
 
     `alpha` = 1 with constant staleness replaces the model.
 
@@ -131,7 +131,7 @@ def fedbuff(
     a: NotNegative | None = None,
     b: NotNegative = 6.0,
 ) -> Mode:
-    """`buffer` uploads make a version, which is a round (Nguyen et al., 2022).
+    """Updates the model after `buffer` uploads, a round (Nguyen et al., 2022).
 
     None is 10, or the cohort where that is smaller.
 

@@ -42,7 +42,7 @@ def availability(
     file: str | None = None,
     devices: Count = 0,
 ) -> Selection:
-    """Draws available clients uniformly; places may stay empty.
+    """Selects available clients uniformly; if they are too few, places stay empty.
 
     A client is available with a probability, as in easyFL; beta = 0 is `uniform`:
 

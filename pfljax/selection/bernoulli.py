@@ -19,7 +19,7 @@ def bernoulli(
     *,
     places: AtLeastOne | None = None,
 ) -> Selection:
-    """Draws each client with probability cohort / C, so that `cohort` are expected.
+    """Selects each client with probability `cohort` / C.
 
     Shapes stay, so there are `places` for those drawn, and some stay empty. By default
     places are three standard deviations more than the cohort, at most C. More clients

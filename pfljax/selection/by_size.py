@@ -13,7 +13,7 @@ from pfljax.selection.base import Selection
 
 @component
 def by_size(cohort: AtLeastOne, sizes: np.ndarray) -> Selection:
-    """Draws clients with replacement, in proportion to their examples `sizes` [C].
+    """Selects clients with replacement, in proportion to their examples.
 
     FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by examples.
     A client drawn twice trains once and counts twice. O(cohort log num_clients) work.

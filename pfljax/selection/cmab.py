@@ -45,7 +45,7 @@ def cmab(
     beta: Positive = 1.0,
     memory: Share = 0.99,
 ) -> Selection:
-    """Takes the client of the best index, then others that balance the classes.
+    """Selects the client with the best index, then others that balance the classes.
 
     A client has more data of the classes whose examples at the server move the last
     layer of its model less:  R_c ~ exp(beta / ||g_c||^2),  g_c the gradient on those.

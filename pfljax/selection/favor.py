@@ -47,7 +47,7 @@ def favor(
     components: AtLeastOne = 16,
     hidden: AtLeastOne = 64,
 ) -> Selection:
-    """Takes the clients of largest value, by a double DQN of the reduced models.
+    """Selects the clients with the largest values of a double DQN.
 
     Its input is the last known models of all clients and of the server, of each
     `components` principal components; the reward of a round is 64^(accuracy - target)

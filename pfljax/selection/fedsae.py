@@ -51,9 +51,10 @@ def fedsae(
     beta: NotNegative = 0.01,
     devices: Count = 0,
 ) -> Selection:
-    """Asks clients for H epochs; one that can afford L alone sends the model of L.
+    """Asks each client for L to H epochs, which follow from its past rounds.
 
-    One that cannot fails, and its work is lost. Work grows by `gain` / work after a
+    A client that can afford only L sends its model after L epochs. One that cannot
+    afford L fails, and its work is lost. Work grows by `gain` / work after a
     success (ira) or by 3 below and 1 above what the client could do in the mean
     (fassa), and is halved after a failure. "fixed" asks all for the epochs of the run,
     which are the most in any rule: FedAvg with drop-outs. Where the run counts steps,

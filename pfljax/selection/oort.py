@@ -46,7 +46,7 @@ def oort(
     preferred: Share = 0.5,
     pacer: Count = 20,
 ) -> Selection:
-    """Gives a share of places to clients never seen, others to those of best score.
+    """Selects the clients with the best scores, and a share of new clients.
 
     The share is exploration * decay^round, `least` at least, and its places are
     rounded down: 0.2 of a cohort of 4 is none. Clients never seen are drawn in

@@ -30,7 +30,7 @@ def power_of_choice(
     loss: Literal["last", "all", "minibatch"] = "last",
     batch_size: AtLeastOne = 64,
 ) -> Selection:
-    """Takes the largest losses of `candidates`, which are drawn by size.
+    """Selects the clients with the largest losses among candidates drawn by size.
 
     Candidates are different clients, twice the cohort by default. As many as the cohort
     are a draw by size alone; all clients are the greediest. The state is the last known

@@ -10,7 +10,7 @@ from pfljax.selection.draws import require_cohort
 
 @component
 def round_robin(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
-    """Takes the next `cohort` clients by number; after the last comes the first.
+    """Selects the next `cohort` clients by number, in a cycle.
 
     All take part equally often. The state is the next client, i32[].
     """

@@ -44,7 +44,7 @@ def tifl(
     probabilities: Any = None,
     retier: Count | None = None,
 ) -> Selection:
-    """Draws clients of one tier uniformly; tiers are equal parts by `seconds` [C].
+    """Selects the clients of one tier of equally fast clients, uniformly.
 
     A tier is drawn by fixed probabilities (policy uniform, random, fast or slow, or
     given `probabilities`, the fastest tier first), or by the adaptive policy: a tier

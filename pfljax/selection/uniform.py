@@ -13,7 +13,7 @@ from pfljax.selection.draws import require_cohort
 
 @component
 def uniform(cohort: AtLeastOne, num_clients: AtLeastOne) -> Selection:
-    """Draws different clients uniformly; O(cohort) work whatever `num_clients`."""
+    """Selects different clients uniformly, in O(cohort) time."""
     require_cohort(cohort, num_clients)
 
     def choose(state: Any, key: Key) -> Array:

@@ -75,7 +75,7 @@ def test_options_are_listed_with_their_defaults():
     assert "lam=0.1, personal_epochs=None" in text
     partitions = listing.list_components("partitions")
     assert "per_client=2" in partitions
-    assert "clients that the data set itself names" in partitions
+    assert "the clients in the data set itself" in partitions
     assert "hidden=(64,)" in listing.list_components("models")
     datasets = listing.list_components("datasets")
     assert "alpha=1.0, beta=1.0" in datasets

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from flax import linen as nn
 
+import compiling
 import pfljax
 import tiny
 from pfljax import Experiment, data, models, report, simulate
 from pfljax.runs.folder import FolderError, read_partition
-from pfljax.runtime import compiling, programs
+from pfljax.runtime import programs
 from pfljax.simulate import simulation
 from pfljax.simulate.compare import compare, grid
 from pfljax.simulate.run import run

@@ -7,7 +7,6 @@ from pfljax import run
 from pfljax.core import tree
 from pfljax.engine import mesh
 from pfljax.runs.folder import read_json, write_json
-from pfljax.runtime import compiling
 from pfljax.simulate import simulation, size
 from pfljax.simulate import width as executor
 from pfljax.simulate.federation import build_federation

@@ -20,7 +20,7 @@ from pfljax.registry import AtLeastOne, Count, NotNegative, component
 def classes(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
-    """Gives client k the class k mod K and per_client - 1 others (NIID-Bench, #k).
+    """Gives client k the class k mod K and `per_client` - 1 others (NIID-Bench).
 
     A class is divided equally among its owners; a class without owner is unused.
 
@@ -52,7 +52,7 @@ def classes_lognormal(
     min_per_class: Count = 5,
     sigma: NotNegative = 2.0,
 ) -> Partition:
-    """Gives client k the classes k, k + 1, ... mod K, in sizes by a power law.
+    """Gives client k the classes k, k + 1, ... mod K, with power-law sizes.
 
     FedProx's MNIST: Li et al., MLSys 2020, `generate_niid.py`. Of each class a client
     has `min_per_class` examples, and of those left a share by LogNormal(0, sigma),

@@ -42,7 +42,7 @@ def dirichlet(
     min_size: Count = 1,
     balance: bool = False,
 ) -> Partition:
-    """Divides each class over the clients by one draw of Dir(alpha 1_C).
+    """Divides each class over the clients by a draw from Dir(alpha).
 
     Yurochkin et al. 2019, NIID-Bench, SuPerFed's code. `balance` gives nothing more to
     a client that has N / C examples. `min_size` is reached by `repair`, without
@@ -75,7 +75,7 @@ def dirichlet(
 def dirichlet_over_classes_by_client(
     labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
-    """Lets each client in turn draw q_k ~ Dir(alpha p) and take its examples.
+    """Lets each client in turn draw a mixture from Dir(alpha p) and take examples.
 
     Hsu et al. 2019, https://arxiv.org/abs/1909.06335; p are the class shares, which sum
     to 1, so alpha = 1 is already skewed. A class that has run out is removed and q_k is
@@ -106,7 +106,7 @@ def dirichlet_over_classes_by_client(
 def dirichlet_over_classes_at_once(
     labels: Any, num_clients: Clients, seed: Seed, *, alpha: Alpha = 0.5
 ) -> Partition:
-    """Draws a mixture q_k ~ Dir(alpha p) of each client, and all clients at once.
+    """Draws a mixture of classes for each client from Dir(alpha p), all at once.
 
     Where a class is asked for beyond its supply, its examples go to random requests,
     and what is missing is drawn again from the classes left. All clients are alike in

@@ -30,7 +30,7 @@ def by_client(client_ids: Any) -> Partition:
 def natural(
     labels: Any, num_clients: ClientsOrNone, seed: Seed, *, client: Any = None
 ) -> Partition:
-    """Keeps the clients that the data set itself names: writers, users, its tasks.
+    """Uses the clients in the data set itself, such as writers or users.
 
     Labels and seed change nothing; `num_clients` may be None.
 

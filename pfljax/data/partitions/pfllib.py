@@ -38,7 +38,7 @@ def pfllib_pathological(
     min_size: Count = 40,
     stream: NumpySeed = 1,
 ) -> Partition:
-    """Gives each client `per_client` classes, in order; sizes are drawn.
+    """PFLlib's pathological partition: `per_client` classes each, of random sizes.
 
     Class after class goes to the first ceil(C / K per_client) clients that still want
     one, so clients come in blocks with equal sets of classes. All but the last of them
@@ -85,9 +85,9 @@ def pfllib_dirichlet(
     min_size: Count = 40,
     stream: NumpySeed = 1,
 ) -> Partition:
-    """Divides each class by a draw of Dir(alpha 1_C), without the full clients.
+    """PFLlib's Dirichlet partition, which skips clients that have enough examples.
 
-    A client with N / C examples is full. The whole federation is drawn anew until its
+    A client with N / C examples has enough. The whole federation is drawn anew until its
     smallest client has enough. The run's seed changes nothing, `stream` = 1 is
     PFLlib's.
 

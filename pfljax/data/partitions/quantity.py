@@ -17,7 +17,7 @@ from pfljax.registry import Count, NotNegative, component
 
 @component
 def iid(labels: Any, num_clients: Clients, seed: Seed) -> Partition:
-    """Deals every example once, at random; sizes differ by one at most."""
+    """Divides the examples at random into parts of equal size."""
     labels = convert_labels(labels, num_clients)
     rng = np.random.default_rng(seed)
     count = len(labels)
@@ -35,7 +35,7 @@ def quantity_power_law(
     exponent: NotNegative = 1.0,
     min_size: Count = 1,
 ) -> Partition:
-    """Deals random examples, to client k in proportion to (k + 1) ** -exponent.
+    """Gives client k random examples, in proportion to (k + 1) ** -exponent.
 
     exponent = 0 is `iid`. Every example is used; no client has less than `min_size`.
 
@@ -58,7 +58,7 @@ def quantity_lognormal(
     sigma: NotNegative = 1.0,
     min_size: Count = 1,
 ) -> Partition:
-    """Deals random examples, in proportion to draws of LogNormal(0, sigma).
+    """Gives random examples, in proportion to draws from LogNormal(0, sigma).
 
     sigma = 0 is `iid`. Every example is used; no client has less than `min_size`.
 

@@ -13,7 +13,7 @@ from pfljax.registry import AtLeastOne, component
 def shards(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
-    """Sorts examples by label and deals C * per_client equal shards at random.
+    """Sorts examples by label and gives each client `per_client` random shards.
 
     McMahan et al. 2017, section 3. Shards differ by one example at most;
     every example is used.
@@ -32,7 +32,7 @@ def shards(
 def shards_in_order(
     labels: Any, num_clients: Clients, seed: Seed, *, per_client: AtLeastOne = 2
 ) -> Partition:
-    """Gives shard i of `shards` to client i mod C, as in SuPerFed's code.
+    """Gives shard i to client i mod C, as in SuPerFed's code.
 
     The seed changes nothing. With 2 shards client k has shards k and k + C.
 

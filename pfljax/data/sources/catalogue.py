@@ -63,7 +63,7 @@ def fashion_mnist(*, data_dir: str | Path | None = None) -> Arrays:
 
 
 def cifar10(*, size: Size = None, data_dir: str | Path | None = None) -> Arrays:
-    """CIFAR-10, u8[60000, 32, 32, 3], ten classes; or of `size` x `size` pixels."""
+    """CIFAR-10, u8[60000, 32, 32, 3], ten classes; or resized to `size` x `size`."""
     return resize(tfds("cifar10", data_dir=data_dir), size)
 
 
@@ -99,7 +99,7 @@ def shakespeare_roles(
     test: BelowOne = 0.2,
     alphabet: Alphabet = "leaf",
 ) -> Arrays:
-    """Shakespeare's roles as clients: 80 characters, u8[N, 80], and the next as label.
+    """Shakespeare's roles as clients: 80 characters, u8[N, 80], label the next one.
 
     See `pfljax.data.sources.shakespeare.examples`.
     """
@@ -108,12 +108,12 @@ def shakespeare_roles(
 
 
 def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:
-    """EMNIST in one of TFDS's divisions; images are transposed, as TFDS has them."""
+    """EMNIST in one of TFDS's splits; images are transposed, as in TFDS."""
     return tfds(f"emnist/{config}", data_dir=data_dir)
 
 
 def npz(*, path: str) -> Arrays:
-    """Loads an .npz file with x, y and, if wanted, client and official."""
+    """Loads an .npz file with x, y and, optionally, client and official."""
     file = Path(path)
     if not file.exists():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
