@@ -3,6 +3,7 @@
 import jax
 import pytest
 
+import compiling
 from pfljax import run
 from pfljax.core import tree
 from pfljax.engine import mesh

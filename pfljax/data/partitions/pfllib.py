@@ -87,8 +87,8 @@ def pfllib_dirichlet(
 ) -> Partition:
     """PFLlib's Dirichlet partition, which skips clients that have enough examples.
 
-    A client with N / C examples has enough. The whole federation is drawn anew until its
-    smallest client has enough. The run's seed changes nothing, `stream` = 1 is
+    A client with N / C examples has enough. The whole federation is drawn anew until
+    its smallest client has `min_size`. The run's seed changes nothing, `stream` = 1 is
     PFLlib's.
 
     Args:
