@@ -94,19 +94,18 @@ def make_groups(
         tasks=tuple(tasks),
         pattern=tuple(known.index(choice) for choice in every),
     )
-    name = experiment.algorithm.name
     change = _difference(groups, shape)
     if change is not None:
         which, text = change
-        raise ValueError(_refusal(name, str(known[which]), str(known[0]), text))
+        unlike = f"what {known[which]} and {known[0]} send and share is not alike"
+        raise ValueError(_refusal(experiment, f"{unlike} ({text})"))
     return groups
 
 
-def _refusal(name: str, model: str, first: str, change: str) -> str:
-    """Why the method does not take these two models in one federation."""
-    unlike = f"what {model} and {first} send and share is not alike ({change})"
-    several = methods_for_several()
-    if name in several:
+def _refusal(experiment: Experiment, unlike: str) -> str:
+    """Why the method does not take these models in one federation."""
+    name, options = experiment.algorithm.name, experiment.algorithm.options
+    if takes_several(algorithms.method(name), options):
         return (
             f"{name} takes clients of several architectures whose features have one "
             f"width, and whose heads or small models are alike: {unlike}; choose such "
@@ -114,7 +113,7 @@ def _refusal(name: str, model: str, first: str, change: str) -> str:
         )
     return (
         f"{name} takes clients of one architecture: {unlike}; choose equal models, or "
-        f"a method for several: {', '.join(several)}"
+        "a method for several, such as lg_fedavg or fedproto (docs/models.md)"
     )
 
 
@@ -179,27 +178,6 @@ def mean_traffic(setting: Setting, task: Task, shape: Shape) -> Traffic:
     down, up = client_traffic(setting, task, shape)
     count = shape.num_clients
     return Traffic(down=round(int(down.sum()) / count), up=round(int(up.sum()) / count))
-
-
-def methods_for_several() -> list[str]:
-    """The methods that take clients of several architectures, as they are by default.
-
-    Each is tried on two models. Those with an option that has to be given are left out.
-    """
-    known, _ = algorithms.importable()
-    taking = []
-    for name, factory in known.items():
-        options = registry.options(factory).values()
-        needs_option = any(option.default is option.empty for option in options)
-        if not needs_option and _takes_by_default(factory):
-            taking.append(name)
-    return taking
-
-
-@functools.cache
-def _takes_by_default(factory: Callable) -> bool:
-    """`takes_several` of a method's defaults, traced once."""
-    return takes_several(factory, {})
 
 
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:

@@ -1,6 +1,5 @@
 """Virtual time of a run, from its settings: devices, bytes, deadline and mode."""
 
-import functools
 import zlib
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import algorithms, registry, selection
+from pfljax import selection
 from pfljax.channel import origins
 from pfljax.channel.base import as_received
 from pfljax.core.aggregation import Averaging
@@ -20,7 +19,7 @@ from pfljax.core.communication import (
     trace_exchanges,
 )
 from pfljax.core.training import budget
-from pfljax.core.types import Algorithm, Local, Task
+from pfljax.core.types import Algorithm, Task
 from pfljax.data import profiles
 from pfljax.engine import Setting, clock, modes
 from pfljax.engine.clock import Clock
@@ -128,16 +127,16 @@ def _check_mode(
             "those of a round together, or loses some; leave it out, or choose "
             "channels that act at the client alone, such as clip, gaussian or qsgd"
         )
-    misfit = _misfit(setting.algorithm, task, shape)
-    if misfit:
+    reason = misfit(setting.algorithm, task, shape)
+    if reason:
         raise ValueError(
             f"mode {mode!r} merges uploads that are shaped as the server and averaged, "
-            f"but {experiment.algorithm.name} {misfit}; choose one of "
-            f"{', '.join(methods_for_modes())}"
+            f"but {experiment.algorithm.name} {reason}; choose a method whose server "
+            "averages models, such as fedavg, fedprox or ditto"
         )
 
 
-def _misfit(algorithm: Algorithm, task: Task, shape: Shape) -> str:
+def misfit(algorithm: Algorithm, task: Task, shape: Shape) -> str:
     """Why uploads of the method cannot be merged one by one; "" if they can."""
     if algorithm.then is not None:
         return "exchanges several times in a round"
@@ -156,31 +155,6 @@ def _misfit(algorithm: Algorithm, task: Task, shape: Shape) -> str:
     if origins.absent(origin, exchange.upload):
         return "sends parts that are no change of a model"
     return ""
-
-
-@functools.cache
-def methods_for_modes() -> tuple[str, ...]:
-    """The methods whose uploads can be merged one by one, by their defaults."""
-    # Here, for a run that is right needs no other methods.
-    from pfljax import models
-
-    known, _ = algorithms.importable()
-    shape = Shape(num_clients=2, input_shape=(3,), num_classes=3)
-    task = models.task(models.mlp(3, hidden=(4,)), shape.input_shape)
-    local = Local(0.1, batch_size=2)
-    taking = []
-    for name, factory in known.items():
-        needed = [o for o in registry.options(factory).values() if o.default is o.empty]
-        context = registry.select_context(
-            factory, rounds=1, most_rows=1, public_rows=1, num_clients=2
-        )
-        try:
-            algorithm = factory(task, local, **context)
-        except (TypeError, ValueError):  # an option or another model is needed
-            continue
-        if not needed and not algorithm.linear and not _misfit(algorithm, task, shape):
-            taking.append(name)
-    return tuple(taking)
 
 
 def pending_shapes(

@@ -196,10 +196,3 @@ def test_synchronous_rounds_refuse_a_mode():
     setting = setting_of("fedasync")
     with pytest.raises(ValueError, match="has an asynchronous mode"):
         engine.compile_rounds(setting, 2)(first(setting), TRAIN, 2)
-
-
-@pytest.mark.slow
-def test_methods_whose_uploads_are_models_take_part_and_others_do_not():
-    taking = set(clocks.methods_for_modes())
-    assert {"fedavg", "fedprox", "ditto", "superfed", "fedper"} <= taking
-    assert not {"scaffold", "ifca", "fedmd", "feddf", "local"} & taking

@@ -9,7 +9,7 @@ import pytest
 
 import tiny
 from checkout import ROOT
-from pfljax import Experiment, run
+from pfljax import Experiment, algorithms, registry, run
 from pfljax.conformance.toy import assert_same
 from pfljax.core.types import Batch
 from pfljax.runs import config
@@ -188,7 +188,12 @@ def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
 
 @pytest.mark.slow
 def test_known_methods_take_several():
-    known = architectures.methods_for_several()
+    known = []
+    for name, factory in algorithms.importable()[0].items():
+        options = registry.options(factory).values()
+        has_defaults = all(o.default is not o.empty for o in options)
+        if has_defaults and architectures.takes_several(factory, {}):
+            known.append(name)
     assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
     assert Experiment().models == ()

@@ -75,11 +75,11 @@ WRONG = {  # settings, and what the line has
     ),
     "a method with more than a mean": (
         {"algorithm": "scaffold", "profile": GROUPS, "mode": BUFFER},
-        "scaffold makes more of uploads than their mean; choose one of .*fedavg",
+        "scaffold makes more of uploads than their mean; choose a method .* fedavg",
     ),
     "a method without uploads": (
         {"algorithm": "local", "profile": GROUPS, "mode": BUFFER},
-        "choose one of .*ditto",
+        "choose a method .* ditto",
     ),
     "a selection with replacement": (
         {"selection": "by_size", "profile": GROUPS, "mode": BUFFER},
