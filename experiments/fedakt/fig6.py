@@ -29,7 +29,7 @@ def curve(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     by_round = defaultdict(list)
     with open(folder / "sweep.csv", newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            what = row["judged"], row["split"], row["metric"]
+            what = row["evaluated"], row["split"], row["metric"]
             if what == ("personal", "test", "accuracy"):
                 # "weighted" is by test rows: the pooled accuracy.
                 by_round[int(row["round"])].append(float(row["weighted"] or "nan"))

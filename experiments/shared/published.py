@@ -81,7 +81,7 @@ def cells(
     rows = [row for row in rows if row["round"] == last and row["split"] == "test"]
     result: list[Cell] = []
     for which in dict.fromkeys((judged, *SHOWN)):
-        model = [row for row in rows if (row["judged"], row["lambda"]) == which]
+        model = [row for row in rows if (row["evaluated"], row["lambda"]) == which]
         by_seed = [row for row in model if row["metric"] == metric]
         if not by_seed:
             continue

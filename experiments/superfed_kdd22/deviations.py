@@ -135,7 +135,7 @@ def by_seed(rows: Sequence[Mapping[str, Any]], form: Form, metric: str) -> np.nd
     means = [
         row["mean"]
         for row in rows
-        if (row["judged"], row["lambda"]) == (form.model, form.how)
+        if (row["evaluated"], row["lambda"]) == (form.model, form.how)
         and (row["split"], row["metric"]) == ("test", metric)
         and row["round"] == last
     ]

@@ -41,7 +41,7 @@ def keep(place: Path, found: Sweep) -> None:
 def rows_of(result: Result) -> list[dict[str, Any]]:
     """A row a metric of the test rows after the last round."""
     model, chosen = GREATEST
-    judged = {"judged": model, "lambda": chosen, "split": "test"}
+    judged = {"evaluated": model, "lambda": chosen, "split": "test"}
     of_run = {"seed": str(result.values["seed"]), "round": int(result.round[-1])}
     accuracy = result.path["test/accuracy"]
     rows = []

@@ -80,7 +80,7 @@ def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
     swept = frame[swept_names(frame)].to_dict("records")
     # First, for a sweep may be over `model`, which becomes another column here.
     frame["method"] = [point_text(dict(row)) for row in swept]
-    models = zip(frame.judged, frame["lambda"].astype(str), strict=True)
+    models = zip(frame.evaluated, frame["lambda"].astype(str), strict=True)
     frame["model"] = [MODELS.get(model) for model in models]
     frame = frame[frame.model.notna()]
     frame["seed"] = frame.seed.astype(int) if "seed" in frame else 0

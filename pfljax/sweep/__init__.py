@@ -1,13 +1,15 @@
-"""Seeds and settings of one experiment: many runs, few compiled programs.
+"""Sweeps over seeds and settings of one experiment: many runs, few compiled programs.
 
-    over       = {"seed": (0, 1, 2), "mu": (0.0, 0.1), "mixing": ("model", "layer")}
-    points     = one run a combination                                  (points)
-    program    = points that differ in traced numbers and seeds alone   (groups, runs)
-    a device   : one run after another on a CPU, else all under one vmap
-    folder     = one file a finished run, one tidy table of all         (results)
+    over       {"seed": (0, 1, 2), "mu": (0.0, 0.1), "mixing": ("model", "layer")}
+    points     one run for each combination                          (points)
+    groups     points that differ only in traced numbers and seeds   (groups)
+    program    one for each group; on a CPU a device trains one run after another,
+               elsewhere all of them under one vmap                  (program, one_run)
+    folder     one file for each finished run, one tidy table     (run_files, results)
 
-Other values of a traced number compile nothing. Runs that do not fit in memory together
-go through the same program in slices of equal size. The call itself: run.
+Other values of a traced number compile nothing. Runs that do not fit into memory
+together are trained by the same program in several calls. The function `sweep` is in
+`pfljax.sweep.run`.
 """
 
 from pfljax.sweep.results import Result, Sweep

@@ -1,7 +1,8 @@
-"""Runs of one experiment with asynchronous rounds, one after another.
+"""Trains the runs of a group with asynchronous rounds, one after another.
 
-Events differ by run and are computed on the host, so no vmap holds several runs. What
-is traced in synchronous runs is traced here as well: all runs share three programs.
+The events of a run are computed on the host and differ from run to run, so that no vmap
+can hold several runs. The same numbers are traced as in synchronous runs: all runs
+share four programs.
 """
 
 import dataclasses
@@ -36,12 +37,12 @@ from pfljax.sweep.pool import Data
 
 
 class Programs(NamedTuple):
-    """What all runs share; `inputs` are those of one run."""
+    """The programs that all runs share; `inputs` are those of one run."""
 
     cohorts: asynchronous.AsyncRounds  # of the first run
     first: Any  # inputs -> the state before the first round
     rounds: Any  # (inputs, state, train, window, count, public) -> state, history
-    judge: Any  # (inputs, state, clients) -> metrics and quantities
+    evaluate: Any  # (inputs, state, clients) -> metrics and quantities
     path: Any  # (inputs, state, clients) -> metrics between the endpoints
 
 
@@ -52,30 +53,30 @@ def run_all(
     inputs: Inputs,
     task: Task | None = None,
 ) -> Iterator[tuple[np.ndarray, Outcome]]:
-    """Run by run: (which, i[1], what it gave), as `pfljax.sweep.program.run_all`."""
+    """Yields (index i[1], outcome) of each run, as `program.run_all` does."""
     model = task or components.make_task(experiment, shape)
     size.check_model(model, free_bytes(1))
     first = jax.tree.map(lambda leaf: leaf[0], inputs)
     programs = _programs(experiment, shape, model, first)
     data = jax.device_put(data)
     for run in range(len(inputs.seed)):
-        of_run = jax.tree.map(lambda leaf, run=run: leaf[run], inputs)
-        setting = make_setting(experiment, shape, model, of_run)
-        clients = take_clients(data, of_run.federation)
-        outcome = _one_run(experiment, setting, programs, of_run, clients)
+        values = jax.tree.map(lambda leaf, run=run: leaf[run], inputs)
+        setting = make_setting(experiment, shape, model, values)
+        clients = take_clients(data, values.federation)
+        outcome = _train(experiment, setting, programs, values, clients)
         yield np.array([run]), jax.tree.map(lambda leaf: leaf[None], outcome)
 
 
-def _one_run(
+def _train(
     experiment: Experiment,
     setting: engine.Setting,
     programs: Programs,
     inputs: Inputs,
     clients: Clients,
 ) -> Outcome:
-    """All rounds of one run, evaluated as `pfljax.sweep.one_run.one_run`."""
+    """Trains and evaluates one run, as `one_run.one_run` does."""
     counts = np.diff([0, *evaluations(experiment)])
-    # Cohorts are drawn by one program for all runs; its rounds are never compiled.
+    # All runs share the program that draws cohorts; its own rounds are not compiled.
     rounds = dataclasses.replace(
         programs.cohorts,
         setting=setting,
@@ -88,9 +89,9 @@ def _one_run(
         state, history = rounds(state, clients.train, int(count), public=clients.public)
         measured = history["loss"][:count], history["seconds"]
         by_round.append(jax.device_get(measured))
-        by_evaluation.append(jax.device_get(programs.judge(inputs, state, clients)))
+        by_evaluation.append(jax.device_get(programs.evaluate(inputs, state, clients)))
     loss, seconds = jax.tree.map(lambda *parts: np.concatenate(parts), *by_round)
-    metrics, reported = jax.tree.map(lambda *rows: np.stack(rows), *by_evaluation)
+    metrics, reported = jax.tree.map(lambda *parts: np.stack(parts), *by_evaluation)
     return Outcome(
         loss=loss,
         seconds=seconds,
@@ -103,16 +104,13 @@ def _one_run(
 def _programs(
     experiment: Experiment, shape: Shape, task: Task, inputs: Inputs
 ) -> Programs:
-    """The programs of a group of runs, compiled as they are called.
-
-    `inputs` are those of one of them.
-    """
+    """The programs of a group of runs; `inputs` are those of its first run."""
     at_most = int(np.diff([0, *evaluations(experiment)]).max())
-    of_run = functools.partial(make_setting, experiment, shape, task)
+    setting_of = functools.partial(make_setting, experiment, shape, task)
 
     def first(inputs: Inputs) -> RunState:
         key = jax.random.key(inputs.seed)
-        return engine.init(of_run(inputs), task, shape.num_clients, key)
+        return engine.init(setting_of(inputs), task, shape.num_clients, key)
 
     def rounds(
         inputs: Inputs,
@@ -122,21 +120,21 @@ def _programs(
         count: Array,
         public: ClientData | None,
     ) -> Any:
-        setting = of_run(inputs)
+        setting = setting_of(inputs)
         return versions.rounds(setting, at_most, state, train, window, count, public)
 
-    def judge(inputs: Inputs, state: RunState, clients: Clients) -> Any:
-        setting = of_run(inputs)
+    def evaluate_run(inputs: Inputs, state: RunState, clients: Clients) -> Any:
+        setting = setting_of(inputs)
         metrics = evaluate(setting, task, state, clients, views(setting.algorithm))
         return metrics, quantities(setting, task, state)
 
     def path(inputs: Inputs, state: RunState, clients: Clients) -> Any:
-        return evaluate_mixture(of_run(inputs), task, state, clients)
+        return evaluate_mixture(setting_of(inputs), task, state, clients)
 
     return Programs(
-        cohorts=asynchronous.compile_rounds(of_run(inputs), at_most),
+        cohorts=asynchronous.compile_rounds(setting_of(inputs), at_most),
         first=jax.jit(first),
         rounds=jax.jit(rounds, donate_argnums=1),
-        judge=jax.jit(judge),
+        evaluate=jax.jit(evaluate_run),
         path=jax.jit(path),
     )

@@ -1,7 +1,7 @@
-"""Which runs of a sweep share a compiled program.
+"""Groups the runs of a sweep by the compiled program that they share.
 
-Numbers that a program takes as inputs are traced: runs that differ in nothing else
-share it.
+A program takes numbers as inputs, which are traced. Runs that differ in these numbers
+and in their seeds alone share a program.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ NUMBERS = ("lr", "lr_decay", "momentum", "weight_decay")
 
 
 class Traced(NamedTuple):
-    """In what the runs of one program may differ, beside their seeds."""
+    """The numbers in which runs of one program may differ, beside their seeds."""
 
     settings: tuple[str, ...]
     options: tuple[str, ...]  # of the method
@@ -44,11 +44,11 @@ class Group(NamedTuple):
 def group_points(points: Sequence[Point], task: Task | None = None) -> list[Group]:
     """The points by the program that runs them, in order of the first of each.
 
-    First as if all swept numbers were traced, then by those that the method, tried once
-    a kind, lets be traced. IFCA over clusters and lr: both are numbers, but `clusters`
-    is a shape: points of one number of clusters, and any lr, are a group.
+    A swept number is traced if the method can be built without its value. In a sweep of
+    IFCA over `clusters` and `lr`, `clusters` is the length of an axis, so that all
+    points with the same `clusters` and any `lr` form a group.
     """
-    # A method is tried once a kind, for a trial traces its whole factory.
+    # A method is built by trial once for each kind of point: that takes long.
     traced_by_kind: dict[Any, Traced] = {}
     groups: dict[Any, Group] = {}
     for point in points:
@@ -73,7 +73,7 @@ def _add_point(
         traced_by_kind[kind] = numbers._replace(options=options)
     traced = traced_by_kind[kind]
     if traced.options:
-        # A method checks how its options fit by their values, which no program has.
+        # A method checks the values of its options, which no program has.
         _make(experiment, shape, task)
     static = _static(experiment, traced)
     ood = count_ood(point.federation, experiment.ood_examples)
@@ -81,13 +81,13 @@ def _add_point(
     if program not in groups:
         setting = _check_built(experiment, shape, task)
         clocks.check_deadline(setting, point.federation.train.size)
-        malicious.malicious_share(setting.channel, point.federation)  # refuses two
+        malicious.malicious_share(setting.channel, point.federation)  # checks it
         groups[program] = Group(static, shape, traced, [])
     groups[program].points.append(point)
 
 
 def _with_largest_cohort(group: Group) -> Group:
-    """The group as it is compiled: with slots for the largest of its cohorts."""
+    """The group with slots for the largest of its cohorts, as it is compiled."""
     cohorts = [point.experiment.cohort for point in group.points]
     experiment = group.experiment.replace(cohort=max(cohorts))
     return group._replace(experiment=experiment)
@@ -100,12 +100,12 @@ def _numbers(point: Point) -> Traced:
     settings = [name for name in NUMBERS if name in swept]
     options = []
     for name, value in point.experiment.algorithm.args:
-        # A bool and an int choose among programs; a float is a number in one.
+        # A bool or an int selects a program; a float is a number within one.
         if name in swept and type(value) is float:
             options.append(name)
-    # Only a uniform cohort is the head of a larger one of the same key.
+    # Only a uniform cohort is the first part of a larger one with the same key.
     uniform = participation.selection.name == "uniform"
-    # Slots and versions of asynchronous rounds are as many as the cohort has clients.
+    # Asynchronous rounds have as many slots as the cohort has clients.
     is_sync = participation.mode.name == "sync"
     can_be_cut = uniform and is_sync and not participation.stragglers
     return Traced(
@@ -118,7 +118,7 @@ def _numbers(point: Point) -> Traced:
 def _traceable_options(
     experiment: Experiment, shape: Shape, task: Task | None, names: Sequence[str]
 ) -> tuple[str, ...]:
-    """The options whose values the method does not look at while it is built."""
+    """The options whose values the method does not need while it is built."""
     model = task or components.make_task(experiment, shape)
     traceable = []
     for name in names:
@@ -128,7 +128,7 @@ def _traceable_options(
 
 
 def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> bool:
-    """Whether the method is built without a look at the value of this option."""
+    """Whether the method can be built without the value of this option."""
 
     def build(value: Any) -> None:
         method = experiment.algorithm.with_options({name: value})
@@ -145,7 +145,7 @@ def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> 
 
 
 def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Setting:
-    """The setting of a run; raises what the method says of its options."""
+    """The setting of a run, after the method has checked its options."""
     if task is not None:
         check_task(task, shape.input_shape, shape.num_classes)
     model, setting = _make(experiment, shape, task)
@@ -160,14 +160,14 @@ def _make(
 ) -> tuple[Task, Setting]:
     """The model and the setting of a run."""
     model = task or components.make_task(experiment, shape)
-    # A sweep deals whole runs to the devices: none is split over them.
+    # Each run trains on one device.
     on_one_device = experiment.replace(devices=None)
     return model, components.make_setting(on_one_device, model, shape)
 
 
 def _static(experiment: Experiment, traced: Traced) -> Experiment:
-    """What of the experiment its program depends on; 1 for a cohort that is cut."""
-    # Defaults stand for all that may differ, so that equal programs compare equal.
+    """The settings that the program depends on; a traced cohort is 1."""
+    # All that may differ is set to its default, so that equal programs compare equal.
     default = Experiment()
     names = (*UNHASHED, *traced.settings, "seed")
     same: dict[str, Any] = {name: getattr(default, name) for name in names}

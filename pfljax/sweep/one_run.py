@@ -1,4 +1,4 @@
-"""One run of a sweep as traced code: its rounds, its evaluations, its path."""
+"""One run of a sweep as traced code: its rounds and evaluations."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -19,14 +19,14 @@ from pfljax.evaluation.views import MIXTURE, SERVER, views
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
 from pfljax.simulate.shape import Shape
-from pfljax.sweep.pool import Data, Rows
+from pfljax.sweep.pool import Data, Split
 
 ByName = dict[str, Array]
 BY_ROUND = ("loss", "seconds")  # metrics of training that are kept
 
 
 class Inputs(NamedTuple):
-    """In what runs differ, stacked over them."""
+    """The values in which runs differ, stacked over them."""
 
     seed: Any  # i32
     federation: Any  # i32, an index of Data
@@ -36,28 +36,29 @@ class Inputs(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the runs gave, stacked over them."""
+    """The results of runs, stacked over them."""
 
     loss: Any  # f32[rounds], of training
     seconds: Any  # f32[rounds], virtual; None without a clock
     metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
-    quantities: dict[str, Any]  # of the method, as "tau" of pFedVEM: f32[T, C]
-    # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
+    quantities: dict[str, Any]  # of the method, such as "tau" of pFedVEM: f32[T, C]
+    # After the last round: "test/accuracy", ...: f32[C, 11], and
+    # "test/ensemble/accuracy", ...: f32[C].
     path: dict[str, Any]
 
 
 class Clients(NamedTuple):
-    """Whose rows train and whose are judged, in one run, and those of its server."""
+    """The examples of one run."""
 
     train: ClientData
-    judged: dict[str, Rows]  # by split
-    public: ClientData | None  # rows of the server
+    splits: dict[str, Split]  # for evaluations
+    public: ClientData | None  # of the server
 
 
 def one_run(
     experiment: Experiment, shape: Shape, task: Task, data: Data, inputs: Inputs
 ) -> Outcome:
-    """All rounds of one run, evaluated after every `eval_every` and the last."""
+    """Trains one run; evaluates it after every `eval_every` rounds and the last."""
     num_rounds = experiment.rounds
     every = min(experiment.eval_every, num_rounds)
     setting = make_setting(experiment, shape, task, inputs)
@@ -66,7 +67,7 @@ def one_run(
     def block(
         state: RunState, count: Array
     ) -> tuple[RunState, tuple[ByName, ByName, ByName]]:
-        # The last block may be shorter: `count` of its `every` rounds are run.
+        # The last block may be shorter: only `count` of its `every` rounds are run.
         state, history = rounds(
             setting, every, state, clients.train, count, public=clients.public
         )
@@ -80,7 +81,7 @@ def one_run(
     ends = [0, *evaluations(experiment)]
     counts = jnp.diff(jnp.asarray(ends))
     state, (padded, metrics, reported) = jax.lax.scan(block, first, counts)
-    # Blocks are padded to `every` rounds; only the last one is not full.
+    # Blocks are padded to `every` rounds, and only the last one may not be full.
     by_round = jax.tree.map(lambda leaf: leaf.ravel()[:num_rounds], padded)
     return Outcome(
         loss=by_round["loss"],
@@ -94,16 +95,11 @@ def one_run(
 def take_clients(data: Data, federation: Array) -> Clients:
     """The clients of one federation."""
     several = len(data.train[0]) > 1
-    # A constant index is no run's own, so that the lanes of a vmap share the spans.
+    # With a constant index the lanes of a vmap share the spans.
     index = federation if several else jnp.int32(0)
-    spans = data.train, data.judged, data.public
-    train, rows, public = tree.take(spans, index)
-    offset, size = train
-    return Clients(
-        train=ClientData(data.pool, offset, size),
-        judged=rows,
-        public=public,
-    )
+    spans = data.train, data.splits, data.public
+    train, splits, public = tree.take(spans, index)
+    return Clients(ClientData(data.pool, *train), splits, public)
 
 
 def evaluations(experiment: Experiment) -> list[int]:
@@ -116,13 +112,13 @@ def evaluations(experiment: Experiment) -> list[int]:
 def make_setting(
     experiment: Experiment, shape: Shape, task: Task, inputs: Inputs
 ) -> Setting:
-    """The setting of one run, its numbers traced."""
+    """The setting of one run, whose numbers may be traced."""
     method = experiment.algorithm.with_options(inputs.hyper)
     of_run = experiment.replace(algorithm=method, **inputs.settings)
     setting = components.make_setting(of_run, task, shape)
     if inputs.cohort is None:
         return setting
-    # The cohort has slots for the largest one; a smaller one is its first clients.
+    # There are slots for the largest cohort, and a smaller one fills the first.
     drawn = selection.first(setting.selection, inputs.cohort, shape.num_clients)
     return setting._replace(selection=drawn)
 
@@ -130,46 +126,46 @@ def make_setting(
 def evaluate(
     setting: Setting, task: Task, state: RunState, clients: Clients, views: list[str]
 ) -> ByName:
-    """Metrics f32[C] by "model/split/metric"; the server's once a set of examples."""
+    """Metrics f32[C] of the models `views` by "model/split/metric"."""
 
     def evaluate_view(view: str, split: str) -> ByName:
         if view == SERVER:
             return _evaluate_server(setting, task, state, clients, split)
-        test = ClientData(clients.train.examples, *clients.judged[split].spans)
-        others = take_ood(clients, split)
+        test = ClientData(clients.train.examples, *clients.splits[split].spans)
+        ood = take_ood(clients, split)
 
         def evaluate_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
             evaluate = programs.evaluate_clients(alone, view, _block(setting))
             train = _take(clients.train, ids)
-            ood = others and others._replace(held=others.held[ids])
-            parts = train, _take(test, ids), ood, clients.public
+            ood_of_stack = ood and ood._replace(held=ood.held[ids])
+            parts = train, _take(test, ids), ood_of_stack, clients.public
             return evaluate(state, stack, ids, *parts)
 
         return by_stack(setting, task, state, evaluate_stack)
 
-    splits = list(clients.judged)
+    splits = list(clients.splits)
     return records.by_client(setting.algorithm, evaluate_view, views, splits)
 
 
 def _evaluate_server(
     setting: Setting, task: Task, state: RunState, clients: Clients, split: str
 ) -> ByName:
-    """Metrics of the server's model; clients that share examples share them."""
+    """Metrics of the server's model; clients with equal examples are evaluated once."""
     evaluate = programs.evaluate_server(setting, task)
-    examples, rows = clients.train.examples, clients.judged[split]
-    others = take_ood(clients, split)
-    if others is None:
-        metrics = evaluate(state.server, ClientData(examples, *rows.unique))
-        return tree.take(metrics, rows.span_of_client)
-    # Clients of one span may hold different classes: each is evaluated alone.
-    by_span = others._replace(held=others.held[:, None])
-    metrics = evaluate(state.server, ClientData(examples, *rows.spans), by_span)
+    examples, spans = clients.train.examples, clients.splits[split]
+    ood = take_ood(clients, split)
+    if ood is None:
+        metrics = evaluate(state.server, ClientData(examples, *spans.unique))
+        return tree.take(metrics, spans.span_of_client)
+    # Clients with equal examples may hold different classes: each is evaluated alone.
+    by_span = ood._replace(held=ood.held[:, None])
+    metrics = evaluate(state.server, ClientData(examples, *spans.spans), by_span)
     return metrics | {DETECTION: metrics[DETECTION][:, 0]}
 
 
 def take_ood(clients: Clients, split: str) -> OodExamples | None:
-    """The examples by which the detection of other classes is evaluated, if it is."""
-    ood = clients.judged[split].ood
+    """The examples that evaluate the detection of other classes; None for none."""
+    ood = clients.splits[split].ood
     if not ood:
         return None
     which, held = ood
@@ -177,7 +173,7 @@ def take_ood(clients: Clients, split: str) -> OodExamples | None:
 
 
 def quantities(setting: Setting, task: Task, state: RunState) -> ByName:
-    """What the method reports of each client, f32[C] by name; nothing for most."""
+    """The method's quantities of each client, f32[C] by name; {} for most methods."""
 
     def stack_quantities(alone: Setting, stack: Any, ids: Array) -> ByName:
         program = programs.quantities_of_clients(alone, _block(setting))
@@ -189,7 +185,7 @@ def quantities(setting: Setting, task: Task, state: RunState) -> ByName:
 def evaluate_mixture(
     setting: Setting, task: Task, state: RunState, clients: Clients
 ) -> ByName:
-    """Metrics between the endpoints, if there are any, by "split/metric"."""
+    """Metrics along the path between endpoints by "split/metric"; {} without any."""
     if setting.algorithm.endpoints is None:
         return {}
     by_name = evaluate(setting, task, state, clients, [MIXTURE])
@@ -202,7 +198,7 @@ def by_stack(
     state: RunState,
     evaluate: Callable[..., ByName],
 ) -> ByName:
-    """evaluate(setting, states, ids) of the clients of each architecture, by client."""
+    """evaluate(setting, states, ids) of all clients, one architecture at a time."""
     num_clients = state.participations.shape[0]
     stacks = init_stacks(setting, task, num_clients)
     values: ByName = {}
@@ -219,12 +215,12 @@ def by_stack(
 
 
 def _take(data: ClientData, ids: Array) -> ClientData:
-    """The examples of these clients; of all, as they are."""
+    """The examples of these clients, without a copy if they are all."""
     if len(ids) == len(data.size):
         return data
     return data._replace(offset=data.offset[ids], size=data.size[ids])
 
 
 def _block(setting: Setting) -> int:
-    """Clients that are evaluated at once."""
+    """The number of clients that are evaluated at once."""
     return setting.width or setting.selection.cohort

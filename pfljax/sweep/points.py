@@ -1,6 +1,6 @@
-"""The points of a sweep: the settings and the clients of each run, checked.
+"""Makes the points of a sweep: the checked settings and the clients of each run.
 
-A name is a setting of `Experiment` or an option of the method.
+A swept name is a setting of `Experiment` or an option of the method.
 """
 
 import hashlib
@@ -22,10 +22,10 @@ from pfljax.simulate.federation import ROWS, build_federation
 class Point(NamedTuple):
     """One run of a sweep."""
 
-    values: dict[str, Any]  # what is swept
+    values: dict[str, Any]  # by swept name
     experiment: Experiment
     federation: Federation
-    digest: str  # of the settings and the rows: the name of the run's file
+    digest: str  # of the settings and the data: the name of the run's file
 
 
 def combine(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -41,7 +41,7 @@ def combine(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def _values(name: str, values: Any) -> list[Any]:
-    """The values to sweep, as Python's own."""
+    """The values to sweep, converted to Python's own types."""
     expected = "a list of values to sweep"
     if isinstance(values, np.ndarray):
         values = values.tolist()  # a number, where it has no axis
@@ -52,7 +52,7 @@ def _values(name: str, values: Any) -> list[Any]:
         raise ValueError(f"{name} is {values!r}; expected {expected}, one at least")
     swept = []
     for value in values:
-        # NumPy's numbers are no JSON, and sweep.json names every value.
+        # NumPy's numbers cannot be written as JSON.
         if isinstance(value, np.generic):
             value = value.item()
         if not isinstance(value, bool | int | float | str | None):
@@ -60,26 +60,26 @@ def _values(name: str, values: Any) -> list[Any]:
                 f"{name} is {value!r}; expected numbers, texts, True or None"
             )
         swept.append(value)
-    # Two runs of one point would have the same file.
+    # Two equal points would have the same file.
     if len(set(swept)) < len(swept):
         raise ValueError(f"{name} is {swept}; give every value once")
     return swept
 
 
 def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
-    """The experiment with these values of its settings and of its method's options.
+    """The experiment with these values of settings and of its method's options.
 
     Raises:
-      ValueError: a name is neither.
+      ValueError: a name is neither a setting nor an option.
     """
-    # What changes no number of a run makes no other run.
+    # Settings that change no result cannot be swept.
     fields = set(FIELDS) - set(UNHASHED)
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for name, value in values.items():
         record = settings if name in fields else options
         record[name] = value
-    # Settings first: the method may be swept, and its options are then its own.
+    # Settings come first: the method itself may be swept.
     experiment = experiment.replace(**settings)
     method = algorithms.method(experiment.algorithm.name)
     names = [*registry.defaults(method), *fields]
@@ -102,15 +102,15 @@ def make(
     Raises:
       ValueError: a name is unknown, or a value is wrong.
     """
-    of_seed = arguments.federation_by_seed(federation)
+    make_federation = arguments.federation_by_seed(federation)
     dealt: dict[tuple, tuple[Federation, str]] = {}
     digests: dict[str, dict[str, Any]] = {}
     points = []
     for values in combine(over):
         settings = set_values(experiment, values)
-        custom = of_seed(settings.seed)
+        custom = make_federation(settings.seed)
         settings = _check(settings, custom, task)
-        # Points that do not differ in their examples share one federation.
+        # Points with the same examples share one federation.
         rows = tuple(getattr(settings, name) for name in ROWS)
         if rows not in dealt:
             dealt[rows] = _deal(settings, custom)
@@ -118,23 +118,17 @@ def make(
         digest = _digest(settings, text, with_rounds="rounds" in values)
         if digest in digests:
             raise ValueError(
-                f"{values} and {digests[digest]} are one run; give one of them"
+                f"{values} and {digests[digest]} are the same run; give one of them"
             )
         digests[digest] = values
-        point = Point(
-            values=values,
-            experiment=settings,
-            federation=clients,
-            digest=digest,
-        )
-        points.append(point)
+        points.append(Point(values, settings, clients, digest))
     return points
 
 
 def _check(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
-    """The settings of a point as its run has them, checked."""
+    """The settings of a point, checked and resolved."""
     experiment = begin.complete(experiment, federation, task)
     checks.check(
         experiment, own_model=task is not None, own_data=federation is not None
@@ -144,7 +138,7 @@ def _check(
 
 
 def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
-    """The name of a run's file; it has the rounds where runs differ in them."""
+    """The name of a run's file, which includes the rounds if they are swept."""
     text = f"{config.digest(settings)} {clients}"
     if with_rounds:
         text += f" {settings.rounds} rounds"
@@ -152,39 +146,38 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 
 
 def _check_supported(experiment: Experiment) -> None:
-    """Refuses what a sweep does not do."""
+    """Refuses settings that a sweep does not support."""
     refused = ("eval_after_training", "unseen", "baseline", "dissimilarity")
     asked = {name: getattr(experiment, name) for name in refused}
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:
         raise ValueError(
-            f"{', '.join(wrong)}: a sweep judges the clients that train by their "
-            "personal and server models alone; use run for the rest"
+            f"{', '.join(wrong)}: a sweep evaluates only the personal and the server's "
+            "models of the clients that train; leave it out, or use run"
         )
     unused = [f"log is {choice}" for choice in experiment.log]
     if experiment.patience is not None:
         unused.append(f"patience is {experiment.patience}")
     if unused:
         raise ValueError(
-            f"{', '.join(unused)}: runs of a sweep train in one program, all their "
-            "rounds, and have one table of their own, sweep.csv; leave it out, or use "
-            "run or compare"
+            f"{', '.join(unused)}: the runs of a sweep train in one program for all "
+            "their rounds, and write one table, sweep.csv; leave it out, or use run or "
+            "compare"
         )
-    machine = experiment
-    if machine.pin_clients or machine.state_storage != "device":
+    if experiment.pin_clients or experiment.state_storage != "device":
         raise ValueError(
-            f"pin_clients is {machine.pin_clients} and state_storage is "
-            f"{machine.state_storage!r}, but a sweep gives whole runs to the devices, "
-            "with all their clients; leave both settings out"
+            f"pin_clients is {experiment.pin_clients} and state_storage is "
+            f"{experiment.state_storage!r}, but a sweep gives whole runs to the "
+            "devices, with all their clients; leave both settings out"
         )
 
 
 def _deal(experiment: Experiment, custom: Federation | None) -> tuple[Federation, str]:
-    """(the clients that train, a text that tells their examples from others)."""
+    """(the clients that train, a text that identifies their examples)."""
     federation, _ = build_federation(experiment, custom)
     manifest = partition.manifest(federation, None, custom is not None)
     names = ["sha256", "x_crc32"]
-    # The examples of a data set follow from the settings; those of one's own do not.
+    # The examples of a user's own federation do not follow from the settings.
     if "spans_crc32" in manifest:
         names += claims.IDENTITY
     return federation, " ".join(str(manifest.get(name)) for name in names)

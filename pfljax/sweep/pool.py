@@ -1,4 +1,4 @@
-"""The rows of several federations as one pool, for the runs of one program."""
+"""The examples of several federations as one pool, for the runs of one program."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,66 +14,68 @@ SPLITS = ("test", "validation")
 Span = tuple[Any, Any]  # offset and size
 
 
-class Rows(NamedTuple):
-    """Whose rows are judged."""
+class Split(NamedTuple):
+    """The examples of one split, by which clients are evaluated."""
 
-    spans: Span  # i32[F, C], each client's
+    spans: Span  # i32[F, C], of each client
     unique: Span  # i32[F, U], the same without repeats
-    span_of_client: Any  # i32[F, C], which of the unique ones is a client's
-    # (i32[F, n], bool[F, C, K]): rows of the pool by which the detection of classes
-    # that clients do not hold is judged, and who holds which; () where it is not.
+    span_of_client: Any  # i32[F, C], the index of each client's span in `unique`
+    # (i32[F, n], bool[F, C, K]): the examples of the pool that evaluate whether clients
+    # detect classes that they do not hold, and the classes that they hold; () for none.
     ood: tuple[Any, Any] | tuple[()]
 
 
 class Data(NamedTuple):
-    """F federations whose rows lie in one pool."""
+    """F federations whose examples lie in one pool."""
 
     pool: Examples  # [N, ...]
     train: Span  # i32[F, C]
-    judged: dict[str, Rows]  # by split, where a client has such rows
-    public: ClientData | None  # the servers' rows, leaves [F, ...]; None for none
+    splits: dict[str, Split]  # by name, where a client has such examples
+    public: ClientData | None  # examples of the servers, leaves [F, ...]
 
 
-def stack(federations: list[Federation], ood: int = 0) -> Data:
+def stack(federations: list[Federation], ood_examples: int = 0) -> Data:
     """The federations with one copy of every pool, on the host.
 
-    `ood` is the setting `ood_examples`; all federations have as many such rows.
+    `ood_examples` is the setting of this name; all federations have equally many.
     """
-    # Seeds of one data set often share its pool: by identity, for rows are many.
+    # Seeds of one data set often share its pool, which is known by its identity.
     pools = {}
     for federation in federations:
         examples = federation.train.examples
         pools[id(examples)] = examples
     starts = _starts(pools)
     train = [federation.train for federation in federations]
-    judged = {}
-    for split in SPLITS:
-        rows = [getattr(federation, split) for federation in federations]
-        spans = _move(rows, starts)
+    splits = {}
+    for name in SPLITS:
+        clients = [getattr(federation, name) for federation in federations]
+        spans = _move(clients, starts)
         _, size = spans
-        # A split without rows is left out: nothing is compiled for it.
+        # A split without examples is left out: nothing is compiled for it.
         if size.any():
-            others = _select_ood(federations, rows, starts, ood) if ood else ()
-            judged[split] = _rows(spans, others)
+            ood = ()
+            if ood_examples:
+                ood = _choose_ood(federations, clients, starts, ood_examples)
+            splits[name] = Split(spans, *_unique(*spans), ood)
     return Data(
         pool=jax.tree.map(_concatenate, *pools.values()),
         train=_move(train, starts),
-        judged=judged,
+        splits=splits,
         public=_public(federations),
     )
 
 
 def _public(federations: Sequence[Federation]) -> ClientData | None:
-    """The rows of each federation's server, which all have or none has."""
+    """The examples of each server, which all federations have or none has."""
     of_servers = [federation.public for federation in federations]
     if of_servers[0] is None:
         return None
-    # Apart from the pool: a server's rows are all that its examples hold.
+    # They are no part of the pool: a server has all of its own examples.
     return jax.tree.map(lambda *leaves: np.stack(leaves), *of_servers)
 
 
 def public_shapes(federation: Federation) -> tuple[Any, ...]:
-    """Shapes and dtypes of the server's rows; () where it has none."""
+    """Shapes and dtypes of the server's examples; () where it has none."""
     leaves = map(np.asarray, jax.tree.leaves(federation.public))
     return tuple((leaf.shape, leaf.dtype) for leaf in leaves)
 
@@ -88,53 +90,42 @@ def _starts(pools: Mapping[int, Examples]) -> dict[int, int]:
     # Offsets are int32 on the device.
     if end > np.iinfo(np.int32).max:
         raise ValueError(
-            f"the seeds' federations have {end} rows together; at most 2**31 - 1 "
-            "are held: sweep fewer seeds at once"
+            f"the federations of all seeds have {end} examples together, and at most "
+            "2**31 - 1 fit; sweep fewer seeds at once"
         )
     return starts
 
 
-def _select_ood(
+def _choose_ood(
     federations: Sequence[Federation],
-    judged: Sequence[ClientData],
+    clients: Sequence[ClientData],
     starts: Mapping[int, int],
     count: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`Rows.ood`, for the rows of one split."""
-    rows = []
+    """`Split.ood` for the examples of one split."""
+    chosen = []
     held = []
-    for federation, data in zip(federations, judged, strict=True):
+    for federation, data in zip(federations, clients, strict=True):
         start = starts[id(data.examples)]
-        rows.append(start + uncertainty.select_evenly(data, count))
+        chosen.append(start + uncertainty.select_evenly(data, count))
         classes = federation.num_classes
         held.append(uncertainty.classes_held(federation.train, classes))
-    return np.stack(rows).astype(np.int32), np.stack(held)
+    return np.stack(chosen).astype(np.int32), np.stack(held)
 
 
 def count_ood(federation: Federation, count: int) -> tuple[int, ...]:
-    """How many rows of `Rows.ood` a federation has, by split."""
+    """The number of examples in `Split.ood` of a federation, by split."""
     if not count:
         return ()
-    judged = [getattr(federation, split) for split in SPLITS]
-    return tuple(len(uncertainty.select_evenly(rows, count)) for rows in judged)
+    splits = [getattr(federation, name) for name in SPLITS]
+    return tuple(len(uncertainty.select_evenly(data, count)) for data in splits)
 
 
-def _rows(spans: Span, ood: tuple[Any, Any] | tuple[()]) -> Rows:
-    """The spans of one split, with and without repeats."""
-    unique, span_of_client = _unique(*spans)
-    return Rows(
-        spans=spans,
-        unique=unique,
-        span_of_client=span_of_client,
-        ood=ood,
-    )
-
-
-def _move(rows: Sequence[ClientData], starts: Mapping[int, int]) -> Span:
-    """Spans i32[F, C] in the joint pool, where each pool begins at its `starts`."""
+def _move(clients: Sequence[ClientData], starts: Mapping[int, int]) -> Span:
+    """Spans i32[F, C] in the joint pool, in which each pool begins at its `starts`."""
     offsets = []
     sizes = []
-    for data in rows:
+    for data in clients:
         start = starts[id(data.examples)]
         offsets.append(np.asarray(data.offset) + start)
         sizes.append(data.size)
@@ -144,7 +135,7 @@ def _move(rows: Sequence[ClientData], starts: Mapping[int, int]) -> Span:
 
 
 def _concatenate(*parts: Any) -> np.ndarray:
-    """The leaves of all pools one after another; a single one is not copied."""
+    """The leaves of all pools, concatenated; a single one is not copied."""
     arrays = [np.asarray(part) for part in parts]
     if len(arrays) == 1:
         return arrays[0]
@@ -152,9 +143,9 @@ def _concatenate(*parts: Any) -> np.ndarray:
 
 
 def _unique(offset: np.ndarray, size: np.ndarray) -> tuple[Span, np.ndarray]:
-    """(spans i32[F, U], index i32[F, C]): each federation's rows without repeats.
+    """(spans i32[F, U], index i32[F, C]): the spans of each federation without repeats.
 
-    Federations with fewer unique spans are padded by empty ones.
+    Federations with fewer unique spans are padded with empty ones.
     """
     uniques = []
     indices = []

@@ -1,7 +1,7 @@
-"""The compiled program of many runs of one experiment, called slice by slice.
+"""Compiles one program for the runs of a group, and calls it for some runs at a time.
 
-Runs share nothing but the pool of rows, so devices work alone: each maps `one_run` over
-its own, one after another (`lanes` = 1) or `lanes` under one vmap.
+Runs share nothing but the pool of examples, so that each device works alone: it maps
+`one_run` over its own runs, one after another or `lanes` of them under one vmap.
 """
 
 import functools
@@ -27,10 +27,10 @@ GIB = 2**30
 
 
 class Plan(NamedTuple):
-    """All that the compiled program depends on."""
+    """Everything that the compiled program depends on."""
 
-    experiment: Experiment  # what the runs share; the cohort is the largest
-    method: Callable  # another one if its file is loaded again
+    experiment: Experiment  # the shared settings, with the largest cohort
+    method: Callable  # another function if its file is loaded again
     shape: Shape
     devices: int
     per_call: int  # runs of one device in one call
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A program and what it takes."""
+    """A program and the memory that it needs."""
 
     program: Any
     plan: Plan
@@ -57,13 +57,14 @@ def run_all(
     lanes: int | None = None,
     task: Task | None = None,
 ) -> Iterator[tuple[np.ndarray, Outcome]]:
-    """Slice by slice of all R runs: (which, i[n], what they gave).
+    """Yields (indices i[n], their outcome) of all R runs, some at a time.
 
-    `at_once` bounds the runs of one call, and memory does. Where a device takes one run
-    after another, a call takes one run a device. Raises a MemoryError where that does
-    not fit.
+    The number of runs in a call is limited by `at_once` and by memory.
+
+    Raises:
+      MemoryError: not even one run fits.
     """
-    # A short call costs a CPU nothing, and its runs are written as they finish.
+    # On a CPU short calls lose no time, and runs are written as they finish.
     if at_once is None and lanes is None and jax.default_backend() == "cpu":
         at_once = num_devices
     num_runs = len(inputs.seed)
@@ -80,13 +81,13 @@ def run_all(
     )
     fitting = _fitting(plan, num_runs, at_once or num_runs, lanes, task)
     everywhere, split = _shardings(num_devices)
-    # Once, for all slices: the pool is the largest argument.
+    # Placed once for all calls: the pool is the largest argument.
     data = jax.device_put(data, everywhere)
     calls = _deal(inputs.cohort, num_runs, num_devices, fitting.plan.per_call)
     for runs in calls:
         part = jax.device_put(_rows(inputs, runs), split)
         outcome = jax.device_get(fitting.program(data, part))
-        # What is left over in the last call repeats a run: it is given out once.
+        # The last call may be filled with a run that is repeated.
         which, first = np.unique(runs, return_index=True)
         yield which, _rows(outcome, first)
 
@@ -105,7 +106,7 @@ def _abstract_arguments(
         return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype)
 
     one = jax.tree.map(lambda leaf: leaf[0], inputs)
-    # As a tuple of leaves, for a plan is looked up among the compiled ones by its hash.
+    # A tuple of leaves can be hashed, to find the program of an equal plan.
     leaves, treedef = jax.tree.flatten(jax.tree.map(abstract, (data, one)))
     return tuple(leaves), treedef
 
@@ -113,9 +114,10 @@ def _abstract_arguments(
 def _deal(cohort: Any, num_runs: int, devices: int, per_call: int) -> np.ndarray:
     """The runs of each call, device by device, i[calls, devices * per_call].
 
-    The longest first, dealt in turn to the devices; the last fills what is left. Five
-    runs with cohorts 1, 2, 3, 4, 5, on 2 devices, 2 runs of each in a call: first runs
-    4 2 on one device and 3 1 on the other, then 0 0 and 0 0.
+    The longest runs come first, are distributed over the devices in turn, and the last
+    run fills the last call. Five runs with the cohorts 1, 2, 3, 4, 5, on 2 devices with
+    2 runs in a call, give the runs 4 2 on one device and 3 1 on the other in the first
+    call, and 0 0 on both in the second.
     """
     order = np.arange(num_runs)
     if cohort is not None:
@@ -123,8 +125,8 @@ def _deal(cohort: Any, num_runs: int, devices: int, per_call: int) -> np.ndarray
     left_over = -num_runs % (devices * per_call)
     fill = np.repeat(order[-1:], left_over)
     order = np.append(order, fill)
-    # Dealt in turn, neighbours go to different devices; a sharding wants each
-    # device's runs side by side.
+    # Neighbours go to different devices, but a sharding has the runs of a device side
+    # by side.
     dealt = order.reshape(-1, per_call, devices)
     return dealt.swapaxes(1, 2).reshape(-1, devices * per_call)
 
@@ -134,13 +136,14 @@ def _fitting(
 ) -> Compiled:
     """The program with as few calls of equal size as memory allows.
 
-    If what is asked for needs too much, one run is compiled as well: both tell what a
-    further run needs, if all need alike. Where that was too little, calls are halved.
-    Of 10 runs on one device with 50 bytes free, where 10 in a call need 105 and one 15:
-    a further run needs 10, so 3 fit beside the first, and there are 3 calls of 4.
+    If `at_once` runs need too much, a program of one run is compiled as well, and the
+    memory of a further run is estimated from both. Calls that still need too much are
+    halved. Example: of 10 runs with 50 bytes free, 10 in a call need 105 bytes and one
+    needs 15. A further run needs 10, so that 3 fit beside the first: there are 3 calls
+    of 4 runs.
     """
     free = free_bytes(plan.devices)
-    # XLA aborts the process where it compiles what is far too large.
+    # XLA aborts the process if it compiles a program that is far too large.
     model = task or components.make_task(plan.experiment, plan.shape)
     size.check_model(model, free)
     per_device = -(-num_runs // plan.devices)
@@ -153,7 +156,7 @@ def _fitting(
         further = int((free - single.need) / bytes_a_run)
         fewer = _equal(per_device, 1 + further)
         chosen = _compiled_for(plan, fewer, lanes, task)
-    # Memory need not grow evenly: the estimate may still be too much.
+    # Memory does not grow evenly: the estimate may be too high.
     while chosen.need > free and chosen.plan.per_call > 1:
         half = chosen.plan.per_call // 2
         chosen = _compiled_for(plan, half, lanes, task)
@@ -163,30 +166,30 @@ def _fitting(
 def _compiled_for(
     plan: Plan, per_call: int, lanes: int | None, task: Task | None
 ) -> Compiled:
-    """The program with so many runs of a device in one call."""
-    # A vmap gains nothing on a CPU and takes the memory of all its runs.
+    """The program with `per_call` runs of each device in one call."""
+    # On a CPU a vmap gains no time and needs the memory of all its runs.
     wanted = 1 if jax.default_backend() == "cpu" else per_call
     if lanes is not None:
         wanted = lanes
     plan = plan._replace(per_call=per_call, lanes=min(wanted, per_call))
-    # A task of one's own has no hash that would tell it from another.
+    # A user's own task cannot be hashed.
     program = _compile_plan(plan) if task is None else _compile(plan, task)
     return Compiled(program=program, plan=plan, need=needed_bytes(program))
 
 
 def _check_fits(single: Compiled, free: float) -> None:
-    """Refuses what does not fit even run by run."""
+    """Raises a MemoryError if not even one run fits."""
     if single.need > free:
         raise MemoryError(
             f"one run needs {single.need / GIB:.2f} GiB on each of "
             f"{single.plan.devices} devices, which have {free / GIB:.2f} GiB free; "
-            "choose a smaller width, fewer clients, or fewer seeds, whose rows lie "
-            "together"
+            "choose a smaller width, fewer clients, or fewer seeds, whose examples lie "
+            "in one pool"
         )
 
 
 def _equal(count: int, most: int) -> int:
-    """Size of the fewest equal calls that hold `count` runs, at most `most` each."""
+    """The size of the fewest equal calls of `count` runs, with at most `most` each."""
     calls = -(-count // most)
     return -(-count // calls)
 
@@ -204,7 +207,7 @@ def _compile(plan: Plan, task: Task) -> Any:
 
     def on_device(data: Data, inputs: Inputs) -> Outcome:
         run = functools.partial(one_run, plan.experiment, plan.shape, task, data)
-        # Without the loop around it, where one vmap holds all.
+        # One vmap of all runs needs no loop around it.
         if plan.lanes == plan.per_call > 1:
             return jax.vmap(run)(inputs)
         batch = plan.lanes if plan.lanes > 1 else None
@@ -215,7 +218,7 @@ def _compile(plan: Plan, task: Task) -> Any:
         mesh=split.mesh,
         in_specs=(everywhere.spec, split.spec),
         out_specs=split.spec,
-        # Runs never speak to one another, so there is nothing to check.
+        # Runs do not communicate, so there is nothing to check.
         check_vma=False,
     )
 
@@ -229,7 +232,7 @@ def _compile(plan: Plan, task: Task) -> Any:
 
 
 def _shardings(num_devices: int) -> tuple[NamedSharding, NamedSharding]:
-    """(on every device, split over them by run)."""
+    """Two shardings: on every device, and split over the devices by run."""
     devices = np.array(jax.devices()[:num_devices])
     grid = Mesh(devices, (AXIS,))
     everywhere = NamedSharding(grid, PartitionSpec())

@@ -1,4 +1,4 @@
-"""What a sweep found: arrays of each run, and one tidy table."""
+"""The results of a sweep: arrays of each run, and one tidy table."""
 
 import csv
 import io
@@ -19,32 +19,32 @@ from pfljax.runs.settings import Experiment, differing
 from pfljax.runtime import environment, files
 from pfljax.simulate import malicious
 
-# Columns of the tidy table: when, in virtual seconds too, and of what and whom.
-WHAT = ("round", "clock", "judged", "clients", "lambda", "split", "metric")
-ALL = "all"  # of the clients
+# Columns of the tidy table between the values that are swept and the figures.
+COLUMNS = ("round", "clock", "evaluated", "clients", "lambda", "split", "metric")
 
 
 class Result(NamedTuple):
-    """One run: T evaluations of C clients. A client without rows has NaN."""
+    """One run: T evaluations of C clients. A client without examples has NaN."""
 
-    values: dict[str, Any]  # what is swept
+    values: dict[str, Any]  # of the settings that are swept
     round: np.ndarray  # i[T], rounds finished at each evaluation
     train_loss: np.ndarray  # f32[rounds]
     metrics: dict[str, np.ndarray]  # "personal/test/accuracy", ...: f32[T, C]
-    # "test/accuracy", ...: f32[C, 11]; "test/ensemble/accuracy", ...: f32[C]; at last
+    # Between endpoints, after the last round: "test/accuracy", ...: f32[C, 11], and
+    # "test/ensemble/accuracy", ...: f32[C].
     path: dict[str, np.ndarray]
-    size: dict[str, np.ndarray]  # rows of "test", ...: i32[C]
-    # What the method tells of each client, as "tau" of pFedVEM: f32[T, C].
+    size: dict[str, np.ndarray]  # the number of examples of "test", ...: i32[C]
+    # The method's numbers of each client, such as "tau" of pFedVEM: f32[T, C].
     quantities: Mapping[str, np.ndarray] = MappingProxyType({})
     clock: np.ndarray | None = None  # f64[T], virtual seconds; None without a clock
-    malicious: np.ndarray | None = None  # bool[C]; None where all are benign
+    malicious: np.ndarray | None = None  # bool[C]; None if all clients are benign
 
 
 @dataclass(frozen=True)
 class Sweep:
     """The runs of all combinations, in order; the last name changes fastest."""
 
-    experiment: Experiment  # what the runs share
+    experiment: Experiment  # the settings that the runs share
     over: dict[str, list[Any]]
     results: list[Result]
 
@@ -67,7 +67,7 @@ class Sweep:
             metrics.append(values)
             num_clients = values.shape[1]
             kinds.add((*result.round.tolist(), num_clients))
-        # Equal shapes are not enough: row t must be the same round of each run.
+        # Equal shapes are not enough: index t must be the same round in every run.
         if len(kinds) > 1:
             raise ValueError(
                 "runs differ in the rounds of their evaluations or in their clients, "
@@ -78,66 +78,47 @@ class Sweep:
     def rows(self) -> Iterator[dict[str, Any]]:
         """The tidy table: figures over clients of each run, round, model and metric.
 
-        Between two endpoints, "judged" is "mixture" and "lambda" a number, or how each
-        client's was chosen: on its "validation" or (an "oracle") on its test rows; or
-        it is "ensemble", of all of them. "clients" are "all", and where some attack
-        "benign" and "malicious" as well. "clock" is empty without virtual seconds.
+        "evaluated" is the model: "personal", "server", or "mixture" between two
+        endpoints. "lambda" is the place of a mixture: a number, or "validation" or
+        "oracle" if each client's was chosen on its validation or test examples, or
+        "ensemble" for the average over all places. "clients" are "all", and in runs
+        with attackers also "benign" and "malicious". "clock" is empty in runs without
+        virtual time.
         """
         for result in self.results:
-            rows = itertools.chain(_model_rows(result), _mixture_rows(result))
-            for row in rows:
-                # What is swept stands in the first columns.
-                yield result.values | row
+            yield from tidy_rows(result)
 
     def table(self) -> str:
         """Markdown of the last evaluation: means over clients, ± std over seeds."""
-        # Here, for a sweep needs no report.
+        # Imported here, because most sweeps need no report.
         from pfljax.report import sweeps
 
         return sweeps.markdown(list(self.rows()))
 
 
 def _model_rows(result: Result) -> Iterator[dict[str, Any]]:
-    """Rows of the models that stand by themselves, at every evaluation."""
-    whose = {ALL: slice(None), **malicious.groups(result.malicious)}
+    """Rows of the personal and the server's models, at every evaluation."""
+    groups = {"all": slice(None), **malicious.groups(result.malicious)}
     for name, values in result.metrics.items():
         model, split, metric = name.split("/")
         size = result.size[split]
-        evaluated = itertools.product(range(len(values)), whose.items())
-        for index, (clients, ids) in evaluated:
-            what = _what(
-                result,
-                index,
-                judged=model,
-                clients=clients,
-                at_lambda="",
-                split=split,
-                metric=metric,
-            )
-            yield what | summarise(values[index][ids], size[ids], metric)
+        evaluations = itertools.product(range(len(values)), groups.items())
+        for index, (clients, ids) in evaluations:
+            columns = _when(result, index) | {
+                "evaluated": model,
+                "clients": clients,
+                "lambda": "",
+                "split": split,
+                "metric": metric,
+            }
+            yield columns | summarise(values[index][ids], size[ids], metric)
 
 
-def _what(
-    result: Result,
-    index: int,
-    *,
-    judged: str,
-    at_lambda: Any,
-    split: str,
-    metric: str,
-    clients: str = ALL,
-) -> dict[str, Any]:
-    """The columns `WHAT` of a row of the evaluation `index`."""
+def _when(result: Result, index: int) -> dict[str, Any]:
+    """The round and the virtual time of the evaluation `index`."""
     clock = result.clock
-    return {
-        "round": int(result.round[index]),
-        "clock": "" if clock is None else float(clock[index]),
-        "judged": judged,
-        "clients": clients,
-        "lambda": at_lambda,
-        "split": split,
-        "metric": metric,
-    }
+    time = "" if clock is None else float(clock[index])
+    return {"round": int(result.round[index]), "clock": time}
 
 
 def _mixture_rows(result: Result) -> Iterator[dict[str, Any]]:
@@ -146,15 +127,14 @@ def _mixture_rows(result: Result) -> Iterator[dict[str, Any]]:
         split, *ensemble, metric = name.split("/")
         by_lambda = _by_lambda(result.path, split, bool(ensemble), values)
         for at_lambda, by_client in by_lambda.items():
-            what = _what(
-                result,
-                -1,
-                judged="mixture",
-                at_lambda=at_lambda,
-                split=split,
-                metric=metric,
-            )
-            yield what | summarise(by_client, result.size[split], metric)
+            columns = _when(result, -1) | {
+                "evaluated": "mixture",
+                "clients": "all",
+                "lambda": at_lambda,
+                "split": split,
+                "metric": metric,
+            }
+            yield columns | summarise(by_client, result.size[split], metric)
 
 
 def _by_lambda(
@@ -164,14 +144,14 @@ def _by_lambda(
     if ensemble:
         return {"ensemble": values}
     by_lambda: dict[Any, np.ndarray] = dict(zip(GRID, values.T, strict=True))
-    # On validation rows a lambda chosen there would judge itself.
+    # On validation examples, which choose it, its metrics would be too good.
     if split == "test":
         by_lambda |= _choose(path, values)
     return by_lambda
 
 
 def _choose(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any]:
-    """A metric [C, 11] at the lambdas that are chosen, f32[C] by the way to choose."""
+    """A metric f32[C] at the lambda of each client, by the examples that choose it."""
     chosen = {}
     if "validation/accuracy" in path:
         chosen["validation"] = pick_lambda(path["validation/accuracy"], values)
@@ -179,46 +159,52 @@ def _choose(path: Mapping[str, np.ndarray], values: np.ndarray) -> dict[str, Any
     return chosen
 
 
-def write_table(path: Path, runs: Sweep) -> None:
-    """sweep.csv, whole or not at all; a figure that is not finite is left empty."""
+def write_table(
+    path: Path, over: dict[str, list[Any]], results: Sequence[Result]
+) -> None:
+    """Writes sweep.csv atomically; a figure that is not finite is left empty."""
     with (
         files.whole(path) as part,
         open(part, "w", newline="", encoding="utf-8") as file,
     ):
-        _write_rows(file, runs, header=True)
+        _write_rows(file, over, results, header=True)
 
 
 def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None:
-    """Adds one run's rows to sweep.csv, in one write: a kill leaves whole runs."""
+    """Appends the rows of one run to sweep.csv in one write."""
     text = io.StringIO(newline="")
-    # The table names no setting of the experiment, so any one will do.
-    one = Sweep(
-        experiment=Experiment(),
-        over=over,
-        results=[result],
-    )
-    _write_rows(text, one, header=not path.exists())
-    rows = text.getvalue().encode()
+    _write_rows(text, over, [result], header=not path.exists())
     with open(path, "ab") as file:
-        # The text is longer than the buffer of the file, so it is written uncut.
-        file.write(rows)
+        # The text is longer than the buffer of the file: it is written in one piece.
+        file.write(text.getvalue().encode())
 
 
-def _write_rows(file: TextIO, runs: Sweep, *, header: bool) -> None:
-    columns = [*runs.over, *WHAT, *FIGURES]
-    writer = csv.DictWriter(file, columns)
+def _write_rows(
+    file: TextIO,
+    over: dict[str, list[Any]],
+    results: Sequence[Result],
+    *,
+    header: bool,
+) -> None:
+    writer = csv.DictWriter(file, [*over, *COLUMNS, *FIGURES])
     if header:
         writer.writeheader()
-    writer.writerows(runs.rows())
+    for result in results:
+        writer.writerows(tidy_rows(result))
+
+
+def tidy_rows(result: Result) -> Iterator[dict[str, Any]]:
+    """The rows of one run in the tidy table of `Sweep.rows`."""
+    for row in itertools.chain(_model_rows(result), _mixture_rows(result)):
+        yield result.values | row
 
 
 def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
-    """The folder of a sweep whose `out` is not given, by what is swept and special."""
+    """The folder of a sweep without `out`: by its names and settings not at default."""
     dataset = experiment.dataset.name
     plain = f"runs/{dataset}-{experiment.algorithm.name}-sweep"
     swept = ",".join(sorted(over))
     fixed = differing(experiment)
-    # What is swept has no value of the experiment's.
     unswept = {name: fixed[name] for name in fixed if name not in over}
     return special(f"{plain}-{swept}", unswept)
 
@@ -226,9 +212,9 @@ def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
 def claim(
     path: Path, experiment: Experiment, over: Mapping[str, Sequence]
 ) -> dict[str, list[Any]]:
-    """Writes sweep.json; all values of the folder, those of `over` with them.
+    """Writes sweep.json; returns the values of all sweeps in the folder, and of `over`.
 
-    "over" are the values of all calls, "asked" those of the last.
+    In the file, "over" has the values of all calls, and "asked" those of the last.
 
     Raises:
       FolderError: the folder holds the sweep of another experiment or of other names.
@@ -240,7 +226,6 @@ def claim(
         _check_same(file, before, experiment, over)
         for name, values in all_values.items():
             joined = [*before["over"][name], *values]
-            # A dict keeps their order; a set would not.
             all_values[name] = list(dict.fromkeys(joined))
     about = {
         "experiment": config.to_dict(experiment),
@@ -258,14 +243,14 @@ def _check_same(
     experiment: Experiment,
     over: Mapping[str, Sequence],
 ) -> None:
-    """Refuses to go on with a sweep of another experiment or of other names."""
+    """Refuses to add to a sweep of another experiment or of other names."""
     try:
         old = config.from_dict(before["experiment"])
     except ValueError as error:
         raise FolderError(f"{file}: {error}") from None
     changes = config.difference(old, experiment)
     names = list(before["over"])
-    # Their order may differ: it orders the table, and makes no other run.
+    # The order of the names may differ: it makes no other runs.
     if sorted(names) != sorted(over):
         names_before = ", ".join(names)
         names_now = ", ".join(over)

@@ -1,4 +1,4 @@
-"""`sweep`: makes the points, runs what is left of them, and writes as it goes."""
+"""Runs a sweep: makes its points, trains those that are left, and writes results."""
 
 import contextlib
 import sys
@@ -36,31 +36,32 @@ def sweep(
     lanes: int | None = None,
     quiet: bool = True,
 ) -> Sweep:
-    """Every combination of the values as a run of its own; equal to it to 1e-5.
+    """Runs every combination of the values; each equals its own `run` to 1e-5.
 
-    Judged are personal and server models on test and validation rows and, after the
-    last round, the path between a method's endpoints.
+    The personal and the server's models are evaluated on test and validation examples,
+    and after the last round also the path between the endpoints of a method.
 
     Args:
-      experiment: all that is not swept.
-      over: values by name: of settings, and of the method's options. A seed has the
-        partition that a run of that seed has.
-      out: a folder that keeps every finished run: the same call goes on from there, and
-        one with other values adds to it. Its sweep.csv is one tidy table of them all,
-        to which every run is added as it finishes.
+      experiment: the settings that are not swept.
+      over: values by name, of settings and of the method's options. Each seed has the
+        partition of a run with that seed.
+      out: a folder that keeps every finished run. The same call resumes from there, and
+        a call with other values adds to it. Its sweep.csv is one tidy table of all
+        runs, to which each run is added as it finishes.
       federation: clients of your own, or a function of the seed that makes them.
-      task: a model of your own; its programs are compiled at every call. In `out` runs
-        know it by the experiment's `model`: give each task a name of its own.
-      at_once: most runs in one call, at least one a device; None is what fits, and on a
-        CPU one a device.
-      lanes: runs of a device under one vmap; None is 1 on a CPU, else all. Runs with
-        asynchronous rounds go one after another on one device.
-      quiet: no progress on stderr.
+      task: a model of your own; its programs are compiled in every call. The runs in
+        `out` know it by the experiment's `model`, so give each task its own name.
+      at_once: the most runs in one call, at least one on each device. By default as
+        many as fit into memory, and on a CPU one on each device.
+      lanes: the number of runs of a device under one vmap. By default 1 on a CPU, and
+        elsewhere all. Runs with asynchronous rounds train one after another on one
+        device.
+      quiet: show no progress on stderr.
 
     Raises:
       ValueError: a name is unknown, or a value is wrong.
       FolderError: `out` holds something else.
-      MemoryError: not even one run fits.
+      MemoryError: not even one run fits into memory.
     """
     arguments.check_experiment(experiment)
     devices.prepare()
@@ -72,13 +73,13 @@ def sweep(
         done = _read_finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
         left = [point for point in asked if point.digest not in done]
-        # Before the folder is claimed: what a method refuses leaves no trace there.
+        # Before anything is written: a method may refuse its options.
         groups = group_points(left, task)
         all_values = results.claim(path, experiment, names) if path else names
         every = asked
         if all_values != names:
             every = points.make(experiment, all_values, federation, task)
-        _tabulate(path, experiment, all_values, every)
+        _tabulate(path, all_values, every)
         for group in groups:
             count = devices.choose(experiment.devices, len(group.points))
             with explain_misfit(group.experiment.algorithm.name):
@@ -87,8 +88,8 @@ def sweep(
                     _keep(path, all_values, point, result)
                     report(len(done))
         if left:
-            # Rows were added as runs finished; now they stand in the order of points.
-            _tabulate(path, experiment, all_values, every)
+            # Rows were added as runs finished, and are now put in the order of points.
+            _tabulate(path, all_values, every)
     return Sweep(
         experiment=experiment,
         over=names,
@@ -97,12 +98,11 @@ def sweep(
 
 
 def _list_values(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[Any]]:
-    """The values of each name as the points have them: Python's own, each once."""
-    values_by_name = {}
-    for name in over:
-        values = [point.values[name] for point in asked]
-        values_by_name[name] = list(dict.fromkeys(values))
-    return values_by_name
+    """The distinct values of each name, converted to Python's own types."""
+    return {
+        name: list(dict.fromkeys(point.values[name] for point in asked))
+        for name in over
+    }
 
 
 def _check_call(
@@ -123,7 +123,7 @@ def _check_call(
 
 @contextlib.contextmanager
 def _holding(out: str | Path | None) -> Iterator[Path | None]:
-    """The folder of the sweep, this process's alone."""
+    """Locks the folder of the sweep for this process."""
     if out is None:
         yield None
         return
@@ -141,8 +141,7 @@ def _keep(
     """Adds a finished run to the folder: its file, and its rows of sweep.csv."""
     if path is None:
         return
-    # The run's file first: a table may lack a run that is kept, and is written anew,
-    # but never have one that is lost.
+    # The file comes first: the table can be written again from the files.
     run_files.write(_file(path, point), result)
     results.add_to_table(path / "sweep.csv", over, result)
 
@@ -159,35 +158,24 @@ def _read_finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
     return finished
 
 
-def _tabulate(
-    path: Path | None, experiment: Experiment, over: dict[str, list], every: list[Point]
-) -> None:
+def _tabulate(path: Path | None, over: dict[str, list], every: list[Point]) -> None:
     """Writes sweep.csv of the runs that are finished, in the order of the points."""
-    if path is None:
-        return
     finished = _read_finished(path, every)
-    table = path / "sweep.csv"
-    if not finished:
-        # One of a sweep that was there before would be taken for this one's.
-        table.unlink(missing_ok=True)
-        return
-    runs = Sweep(
-        experiment=experiment,
-        over=over,
-        results=list(finished.values()),
-    )
-    results.write_table(table, runs)
+    if path and finished:
+        results.write_table(path / "sweep.csv", over, list(finished.values()))
+    elif path:
+        # The table of another sweep would be taken for this one's.
+        (path / "sweep.csv").unlink(missing_ok=True)
 
 
 def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
-    """A function of the count of finished runs that writes a line to stderr."""
+    """A function that reports the number of finished runs on stderr."""
     started = time.monotonic()
 
     def report(done: int) -> None:
         if quiet:
             return
         seconds = time.monotonic() - started
-        # Runs that were finished before took none of this time.
         seconds_a_run = seconds / (done - before)
         left = seconds_a_run * (total - done)
         print(f"{done} of {total} runs, {left:.0f} s left", file=sys.stderr, flush=True)
@@ -202,11 +190,10 @@ def _run(
     at_once: int | None,
     lanes: int | None,
 ) -> Iterator[tuple[Point, Result]]:
-    """The points of one program with their results, as slices finish."""
+    """Yields the points of one program with their results, as they finish."""
     members = group.points
     distinct, federations = _distinct_federations(members)
-    ood = group.experiment.ood_examples
-    data = pool.stack(distinct, ood)
+    data = pool.stack(distinct, group.experiment.ood_examples)
     shared = {
         "experiment": group.experiment,
         "shape": group.shape,
@@ -231,11 +218,11 @@ def _run(
 
 
 def _result(point: Point, outcome: Outcome, data: pool.Data, federation: int) -> Result:
-    """The result of the run at `point`; its clients are a `federation` of `data`."""
+    """The result of the run at `point`, whose clients are number `federation`."""
     rounds = np.asarray(evaluations(point.experiment))
     clock = None
     if outcome.seconds is not None:
-        # One after another in float64, as the log of a run adds them.
+        # A sum in float64, as in the log of a run.
         clock = np.cumsum(outcome.seconds, dtype=np.float64)[rounds - 1]
     num_clients = point.federation.num_clients
     channel = channels.make_channel(point.experiment, num_clients)
@@ -246,7 +233,7 @@ def _result(point: Point, outcome: Outcome, data: pool.Data, federation: int) ->
         train_loss=outcome.loss,
         metrics=outcome.metrics,
         path=outcome.path,
-        size={name: rows.spans[1][federation] for name, rows in data.judged.items()},
+        size={name: each.spans[1][federation] for name, each in data.splits.items()},
         quantities=outcome.quantities,
         clock=clock,
         malicious=malicious.which(channel, point.federation, key),
@@ -256,12 +243,12 @@ def _result(point: Point, outcome: Outcome, data: pool.Data, federation: int) ->
 def _distinct_federations(
     members: Sequence[Point],
 ) -> tuple[list[Federation], list[int]]:
-    """(those of the points, each once; which of them is a point's)."""
+    """(the distinct federations, the index of each point's federation)."""
     distinct: list[Federation] = []
     index_of: dict[int, int] = {}
     federations = []
     for point in members:
-        # By identity: comparing their rows would cost more than the runs.
+        # By identity: comparing their examples would take longer than the runs.
         identity = id(point.federation)
         if identity not in index_of:
             index_of[identity] = len(distinct)
@@ -271,7 +258,7 @@ def _distinct_federations(
 
 
 def _inputs(group: Group, federations: list[int]) -> Inputs:
-    """In what the points differ, as arrays over them."""
+    """The values in which the points differ, as arrays over the points."""
     settings = [vars(point.experiment) for point in group.points]
     options = [point.experiment.algorithm.options for point in group.points]
     cohorts = _column(settings, "cohort", np.int32)
@@ -279,7 +266,7 @@ def _inputs(group: Group, federations: list[int]) -> Inputs:
     return Inputs(
         seed=_column(settings, "seed", np.int32),
         federation=np.array(federations, np.int32),
-        # Where all have the same, nothing of it is traced and no client masked.
+        # If all have the same cohort, it is not traced, and no client is masked.
         cohort=None if one_cohort else cohorts,
         settings=_columns(settings, group.traced.settings),
         hyper=_columns(options, group.traced.options),
@@ -289,11 +276,10 @@ def _inputs(group: Group, federations: list[int]) -> Inputs:
 def _columns(
     records: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """A column f32 of each name."""
+    """An array f32[R] of each name."""
     return {name: _column(records, name, np.float32) for name in names}
 
 
 def _column(records: Sequence[Mapping[str, Any]], name: str, dtype: Any) -> np.ndarray:
-    """One value of every record."""
-    values = [record[name] for record in records]
-    return np.array(values, dtype)
+    """An array [R] of one value of every record."""
+    return np.array([record[name] for record in records], dtype)

@@ -1,4 +1,4 @@
-"""The file of each finished run of a sweep: its arrays, and whose they are."""
+"""The files of the finished runs of a sweep."""
 
 import json
 from pathlib import Path
@@ -14,17 +14,17 @@ from pfljax.sweep.results import Result
 # The fields of Result that are dicts.
 BY_NAME = ("metrics", "path", "size", "quantities")
 IF_ANY = ("clock", "malicious")  # fields that only some runs have
-POINT = "point"  # the array that says whose they are, in JSON
+POINT = "point"  # the array with the digest and the values of the run, in JSON
 
 
 def write(path: Path, result: Result) -> None:
-    """A finished run, whole or not at all; its digest is the name of the file."""
+    """Writes a finished run atomically; the name of the file is its digest."""
     files.make_folder(path.parent)
     arrays = {
         "round": result.round,
         "train_loss": result.train_loss,
     }
-    # An .npz is flat: the fields that are dicts go by "field/name".
+    # An .npz is flat: arrays of fields that are dicts are named "field/name".
     for field in IF_ANY:
         array = getattr(result, field)
         if array is not None:
@@ -40,14 +40,14 @@ def read(path: Path, values: dict[str, Any]) -> Result:
     """The finished run at the point `values`.
 
     Raises:
-      FolderError: the file is damaged, another run's, or of another kind.
+      FolderError: the file is damaged, or of another run.
     """
     try:
         arrays = folder.read_arrays(path)
     except FolderError as error:
         raise FolderError(f"{error}; remove it, and the sweep runs it again") from None
     point = _parse(arrays.pop(POINT, None))
-    # One file may stand in the place of another, and be whole.
+    # A file that was renamed is not damaged, but holds another run.
     if point != {"digest": path.stem, "values": values}:
         words = ", ".join(f"{name}={value}" for name, value in values.items())
         raise FolderError(
@@ -56,7 +56,7 @@ def read(path: Path, values: dict[str, Any]) -> Result:
         )
     fields: dict[str, Any] = {field: {} for field in BY_NAME}
     for key, array in arrays.items():
-        # At the first slash alone: names of metrics have slashes too.
+        # Names of metrics have slashes too.
         field, _, name = key.partition("/")
         if field in IF_ANY:
             fields[field] = array
@@ -71,7 +71,7 @@ def read(path: Path, values: dict[str, Any]) -> Result:
 
 
 def _parse(point: np.ndarray | None) -> Any:
-    """What the file says of itself; None where that is no JSON."""
+    """The digest and the values in the file; None if they are not JSON."""
     try:
         return json.loads(str(point))
     except ValueError:

@@ -23,7 +23,7 @@ ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
 
 
 def row(values, model, round_, mean, metric="accuracy", **more):
-    what = {"round": round_, "judged": model, "clients": "all", "lambda": ""}
+    what = {"round": round_, "evaluated": model, "clients": "all", "lambda": ""}
     what |= {"split": "test", "metric": metric}
     figures = {"mean": mean, "std": 0.1, "weighted": mean, "worst10": 0.2}
     return values | what | figures | more

@@ -90,7 +90,7 @@ def test_the_report_shows_it(finished):
 
 
 def test_a_sweep_refuses_it(tmp_path):
-    with pytest.raises(ValueError, match="dissimilarity is True: a sweep judges"):
+    with pytest.raises(ValueError, match="dissimilarity is True: a sweep evaluates"):
         sweep(MEASURED.replace(out=str(tmp_path)), over={"lr": (0.1, 0.2)})
 
 

@@ -80,8 +80,8 @@ def test_figures_over_benign_clients_are_those_of_the_run(swept, evaluated):
     # Personal and server, test and validation, three evaluations.
     assert len(rows) == 2 * 2 * 3 * len(groups) * len(METRICS)
     for row in rows:
-        of = (row["round"], row["judged"], row["clients"], row["split"], row["metric"])
-        for figure, value in expected[of].items():
+        key = ("round", "evaluated", "clients", "split", "metric")
+        for figure, value in expected[tuple(row[name] for name in key)].items():
             assert row[figure] == pytest.approx(value, rel=1e-5, abs=1e-6)
     again = sweep(JOB, OVER, out=folder)  # read, and not run
     assert [*again.rows()] == [*found.rows()]

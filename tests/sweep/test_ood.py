@@ -52,7 +52,7 @@ def test_it_is_in_the_table(swept):
         row
         for row in rows
         if row["metric"] == "auroc"
-        and (row["seed"], row["judged"], row["split"]) == ("1", "personal", "test")
+        and (row["seed"], row["evaluated"], row["split"]) == ("1", "personal", "test")
         and row["round"] == "2"
         and not row["lambda"]
     ]

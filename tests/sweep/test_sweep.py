@@ -205,7 +205,7 @@ def test_a_federation_given_is_held_once():
     assert_same(found, one)
 
 
-def test_rows_tested_by_all_are_judged_once():
+def test_examples_tested_by_all_are_evaluated_once():
     federation, _ = build_federation(FEDAVG)
     rest = range(4, federation.num_clients)
     same = federation.test._replace(
@@ -263,7 +263,7 @@ def test_memory_is_told():
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
         (
             {"eval_after_training": [True]},
-            "eval_after_training is True: a sweep judges",
+            "eval_after_training is True: a sweep evaluates",
         ),
         (
             {"algorithm": ["l2gd"], "lam": [1.0, 1000.0]},
@@ -284,7 +284,10 @@ def test_memory_is_told():
             {"channel": [("median",)]},
             r"channel is \('median',\); expected numbers, tex",
         ),
-        ({"channel": [None, ""]}, "'channel': None} are one run; give one of them"),
+        (
+            {"channel": [None, ""]},
+            "'channel': None} are the same run; give one of them",
+        ),
     ],
 )
 def test_what_cannot_be_swept_is_refused(over, told, monkeypatch):
@@ -521,7 +524,7 @@ def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
     # Eleven lambdas and the ensemble, and lambda chosen in two ways.
     assert len(one) == judged * (splits * (models + 12) + 2)
-    wanted = {"judged": "personal", "split": "test", "metric": "loss", "round": 3}
+    wanted = {"evaluated": "personal", "split": "test", "metric": "loss", "round": 3}
     (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
     assert row["mean"] == pytest.approx(
         found.results[2].metrics["personal/test/loss"][-1].mean()

@@ -108,7 +108,7 @@ def test_published_numbers_are_the_papers():
 def rows(means, model="personal", chosen=""):
     return [
         {
-            "seed": seed, "round": at, "judged": model, "lambda": chosen,
+            "seed": seed, "round": at, "evaluated": model, "lambda": chosen,
             "split": split, "metric": metric, "mean": mean / (2 - at // 10), "std": 0.1,
         }
         for seed, mean in enumerate(means)

@@ -63,7 +63,7 @@ def instead(monkeypatch, name, error):
 
 def written(experiment, over, *, out, quiet):
     """A sweep whose runs all have an accuracy of a half."""
-    names = ("seed", "round", "judged", "lambda", "split", "metric", "mean", "std")
+    names = ("seed", "round", "evaluated", "lambda", "split", "metric", "mean", "std")
     judged = (("personal", ""), ("server", ""), ("mixture", "oracle"))
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "sweep.csv", "w", newline="") as file:
