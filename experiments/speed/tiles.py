@@ -69,7 +69,7 @@ BY_COLUMNS = Ways(
     forms.columns_kernel,
 )
 BY_XLA = Ways(
-    forms.by_lax, partial(forms.turned_images, forms.by_lax), forms.turned_kernel
+    forms.by_lax, partial(forms.convolve_slope, forms.by_lax), forms.convolve_channels
 )
 
 
@@ -78,7 +78,7 @@ def by_tiles(size: int) -> Ways:
     forward = partial(tiles.forward, size=size)
     return Ways(
         forward,
-        partial(forms.turned_images, forward),
+        partial(forms.convolve_slope, forward),
         partial(tiles.by_kernel, size=size),
     )
 

@@ -1,14 +1,14 @@
-"""Which of a client's rows a step sees.
+"""Minibatches of a client's examples.
 
-A client's rows are `size` rows of the pool, behind its `offset`; nothing is copied or
-stored in another order. `minibatch` computes the numbers of the rows of one step from
-the step's own number: an epoch is a permutation of the client's rows, cut into batches.
-The last batch of an epoch may be short, and is padded under mask 0. Of a client with 5
-rows, in batches of 2:
+A client has `size` examples of the pool from its `offset` on; nothing is copied or
+stored in another order. `minibatch` computes the indices of a step's examples from the
+number of the step: an epoch is a permutation of the client's examples, cut into
+batches. The last batch of an epoch may be short, and is padded with mask 0. For a
+client with 5 examples, in batches of 2:
 
-    step    0     1     2     3     4     5
-    rows    1 4   3 2   0 -   0 3   4 2   1 -
-    mask    1 1   1 1   1 0   1 1   1 1   1 0
+    step        0     1     2     3     4     5
+    examples    1 4   3 2   0 -   0 3   4 2   1 -
+    mask        1 1   1 1   1 0   1 1   1 1   1 0
 """
 
 from collections.abc import Callable
@@ -23,11 +23,11 @@ from pfljax.core import tree
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Batch, ClientData, Key, Local
 
-BLOCK = 32  # steps whose rows are numbered at once, where they are
+BLOCK = 32  # steps whose examples are numbered at once, if `in_blocks`
 
 
 def steps_per_epoch(local: Local, size: Array) -> Array:
-    """Batches that cover `size` rows, the last one short if need be; i32[...]."""
+    """Counts the batches that cover `size` examples, i32[...]."""
     return -(-size // local.batch_size)
 
 
@@ -39,44 +39,44 @@ def each_minibatch(
     key: Key,
     batch_size: int,
 ) -> Any:
-    """What body(step, batch, carry) -> carry makes of `start` in so many steps."""
+    """Carries `start` through so many steps of body(step, batch, carry) -> carry."""
 
-    def one(step: Array, carry: Any) -> Any:
+    def take_step(step: Array, carry: Any) -> Any:
         return body(step, minibatch(data, step, key, batch_size), carry)
 
-    def block(number: Array, carry: Any) -> Any:
+    def take_block(number: Array, carry: Any) -> Any:
         first = number * BLOCK
-        numbers = example_numbers(data, first + jnp.arange(BLOCK), key, batch_size)
+        indices = example_numbers(data, first + jnp.arange(BLOCK), key, batch_size)
 
-        def one_block(index: Array, carry: Any) -> Any:
-            batch = take_examples(data, *tree.take(numbers, index))
-            return body(first + index, batch, carry)
+        def take_step_of_block(i: Array, carry: Any) -> Any:
+            batch = take_examples(data, *tree.take(indices, i))
+            return body(first + i, batch, carry)
 
         left = jnp.minimum(BLOCK, steps - first)
-        return jax.lax.fori_loop(0, left, one_block, carry)
+        return jax.lax.fori_loop(0, left, take_step_of_block, carry)
 
     if in_blocks(steps):
-        return jax.lax.fori_loop(0, blocks(steps), block, start)
-    return jax.lax.fori_loop(0, steps, one, start)
+        return jax.lax.fori_loop(0, blocks(steps), take_block, start)
+    return jax.lax.fori_loop(0, steps, take_step, start)
 
 
 def in_blocks(steps: Array | int) -> bool:
-    """Whether the rows of so many steps are numbered a block of steps at a time.
+    """Whether the examples of so many steps are numbered a block of steps at a time.
 
-    The walk of a shuffle is a loop of unknown length, and in each lap of such a loop a
-    GPU asks the host whether there is another: once a block is better than once a step.
-    A CPU would number rows in vain where budgets are short. A number of steps that is
-    known makes a loop with a gradient backwards, which blocks have not.
+    The walk of a shuffle is a loop of unknown length. In each iteration of such a loop
+    a GPU asks the host whether there is another, and once a block is better than once a
+    step. A CPU would number examples in vain where clients take few steps. A known
+    number of steps makes a loop with a reverse-mode gradient, which blocks lack.
     """
     return isinstance(steps, Tracer) and jax.default_backend() != "cpu"
 
 
 @custom_vmap
 def blocks(steps: Array) -> Array:
-    """Blocks that hold so many steps; under vmap one count, of the lane with most.
+    """Counts the blocks of so many steps; under vmap, those of the lane with most.
 
     A lane that is done takes no step of a further block. Under vmap a loop with a count
-    for each lane selects what the lane carries, old or new, and so keeps both.
+    for each lane would keep old and new carries, to select between them.
     """
     return -(-steps // BLOCK)
 
@@ -92,7 +92,7 @@ def minibatch(
     key: Key,
     batch_size: int,
 ) -> Batch:
-    """Rows of a step: exact epochs, each shuffled anew, the last batch short."""
+    """Takes the batch of a step; each epoch is shuffled anew, its last batch short."""
     return take_examples(data, *example_numbers(data, step, key, batch_size))
 
 
@@ -102,13 +102,13 @@ def example_numbers(
     key: Key,
     batch_size: int,
 ) -> tuple[Array, Array]:
-    """(numbers i32[..., B], mask bool[..., B]) of the rows of `step` i32[...]."""
+    """Returns (indices i32[..., B], mask bool[..., B]) of the examples of `step`."""
     size = jnp.maximum(data.size, 1)
     per_epoch = -(-size // batch_size)
     epoch = (step // per_epoch)[..., None]
     first = (step % per_epoch * batch_size)[..., None]
     position = first + jnp.arange(batch_size)
-    # The shuffle is one of [0, size): padding takes the last row, under mask 0.
+    # The shuffle is one of [0, size): padding takes the last example, with mask 0.
     existing = jnp.minimum(position, size - 1)
     return index_shuffle(existing, size, key, epoch), position < data.size
 
@@ -118,11 +118,11 @@ def sample(
     key: Key,
     batch_size: int,
 ) -> Batch:
-    """`batch_size` rows drawn uniformly with replacement."""
+    """Draws `batch_size` examples uniformly with replacement."""
     size = jnp.maximum(data.size, 1)
     drawn = jax.random.randint(key, (batch_size,), 0, size)
-    has_rows = jnp.full(batch_size, data.size > 0)
-    return take_examples(data, drawn, has_rows)
+    has_examples = jnp.full(batch_size, data.size > 0)
+    return take_examples(data, drawn, has_examples)
 
 
 def take_examples(
@@ -130,15 +130,16 @@ def take_examples(
     index: Array,
     valid: Array,
 ) -> Batch:
-    """The client's rows at `index` [B], in storage type; mask from `valid` [B]."""
+    """Takes the client's examples at `index` [B], as stored, with mask `valid` [B]."""
     x, y = tree.take(data.examples, data.offset + index)
     return Batch(x, y, valid.astype(jnp.float32))
 
 
 def divide(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
-    """(first, rest): a share of the client's rows, and the others.
+    """Divides a client's examples into a share of them, and the others.
 
-    A federation has shuffled them. Both have a row: of one row, the same.
+    A federation has shuffled them. Both parts have an example; if there is only one,
+    they share it.
     """
     most = jnp.maximum(data.size - 1, jnp.minimum(data.size, 1))
     count = jnp.round(share * data.size).astype(jnp.int32)
@@ -149,10 +150,10 @@ def divide(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
 
 
 def in_batches(batch: Batch, batch_size: int) -> Batch:
-    """A batch of whole batches as a stack of them, leaves [B / batch_size, ...].
+    """Stacks a batch as batches of `batch_size`, leaves [B / batch_size, ...].
 
-    A model applied to each by `vmap` sees `batch_size` rows, as its batch normalisation
-    must, however many are computed at once.
+    A model that `vmap` applies to each sees `batch_size` examples, as its batch
+    normalisation must, however many are computed at once.
     """
 
     def stack(leaf: Array) -> Array:

@@ -20,13 +20,13 @@ def index_shuffle(
     key: Key,
     epoch: Array | int = 0,
 ) -> Array:
-    """Where the shuffle (key, epoch) of [0, size) sends `index`.
+    """Maps `index` by the shuffle (key, epoch) of [0, size).
 
-    `index` is an integer array of any shape with values in [0, size); `size` (at most
-    2**31) and `epoch`, one or an array that is broadcast to `index`, may be traced. One
-    step takes O(1) time and memory.
+    `index` is an integer array of any shape with values in [0, size). `size`, at most
+    2**31, and `epoch`, which is broadcast to `index`, may be traced. An index takes
+    O(1) time and memory.
     """
-    # A client without rows shuffles one: of none, no walk would end.
+    # A client without examples shuffles one, because without any no walk would end.
     size = jnp.maximum(jnp.asarray(size, jnp.uint32), 1)
     domain = jnp.maximum(size, MIN_DOMAIN)
     bits = 32 - jax.lax.clz(domain - 1)  # domain 2**bits
@@ -35,7 +35,7 @@ def index_shuffle(
     def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         value, outside = carry
         next_value = _feistel(value, bits, round_keys)
-        # Whose walk is over stays, while others of the array go on.
+        # Values inside stay, while the others walk on.
         value = jnp.where(outside, next_value, value)
         return value, value >= size
 
@@ -44,17 +44,17 @@ def index_shuffle(
         return jnp.any(outside)
 
     index = jnp.asarray(index).astype(jnp.uint32)
-    # Everybody takes one step at least, for every index is inside at first.
+    # Each takes at least one step, because every index is inside at first.
     start = index, jnp.ones(index.shape, bool)
     end, _ = jax.lax.while_loop(any_outside, walk, start)
     return end.astype(jnp.int32)
 
 
 def _round_keys(key: Key, epoch: Array) -> Array:
-    """A word for each round of the network, u32[..., ROUNDS], of key and epoch."""
+    """Makes a word for each round of the network, u32[..., ROUNDS]."""
     golden = jnp.uint32(GOLDEN)
     words = jax.random.key_data(key).ravel()
-    # Mixed in between: XORed at once, a key and an epoch could cancel each other.
+    # They are mixed in between; after a plain XOR a key and an epoch could cancel.
     state = mix(epoch.astype(jnp.uint32) + golden)
     state = mix(words[1] ^ state)
     state = mix(words[0] ^ state)
@@ -67,7 +67,7 @@ def _feistel(
     bits: Array,
     round_keys: Array,
 ) -> Array:
-    """A permutation of [0, 2**bits): each half in turn is masked by the other."""
+    """Permutes [0, 2**bits): each half in turn is masked by the other."""
     one = jnp.uint32(1)
     low_bits = bits // 2
     high_bits = bits - low_bits
@@ -76,7 +76,7 @@ def _feistel(
     low = value & low_mask
     high = value >> low_bits
     for i in range(ROUNDS):
-        # Any function of the other half will do: XOR undoes itself.
+        # Any function of the other half will do, because XOR undoes itself.
         if i % 2:
             low ^= mix(high ^ round_keys[..., i]) & low_mask
         else:
@@ -85,7 +85,7 @@ def _feistel(
 
 
 def mix(word: Array) -> Array:
-    """Finaliser of MurmurHash3: every input bit reaches every output bit."""
+    """Applies the finaliser of MurmurHash3: all input bits reach all output bits."""
     word ^= word >> 16
     word *= jnp.uint32(0x85EBCA6B)
     word ^= word >> 13

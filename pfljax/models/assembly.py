@@ -1,8 +1,8 @@
 """From a model's forward pass to a `Task`, whatever library the model is written in.
 
-Linen (`task.py`) and NNX (`nnx.py`) differ in how a module is called. What a method
-needs beside that is made here: logits, features and loss of a batch, statistics that
-follow it in training mode, and which leaf belongs to which part and module.
+Linen (`task.py`) and NNX (`nnx.py`) differ in how a module is called. All else that a
+method needs is made here: logits, features and loss of a batch, statistics that follow
+it in training mode, and the part and the module that each leaf belongs to.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from pfljax.models.variables import split, without_key
 
 LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")
-# (state, x, mask, part, key) -> (outputs, new statistics), as `assemble` says.
+# (state, x, mask, part, key) -> (outputs, new statistics); see `assemble`.
 Apply = Callable[..., tuple[Array, Params]]
 
 
@@ -32,25 +32,25 @@ def assemble(
     init: Callable[[Key], Params],
     apply: Apply,
     normalise: Callable[[Array], Array],
-    row: np.ndarray,
+    example: np.ndarray,
     loss: str,
     shapes: Params,
     order: Sequence[tuple[str, ...]],
     precision: str = EXACT,
 ) -> Task:
-    """The task of a model's `apply`.
+    """Makes the task of a model's `apply`.
 
     Args:
       init: key -> params.
-      apply: (state, x, mask, part, key) -> (outputs, new statistics) of rows x, of
-        which those of `mask` count; `part` is "body", "head" or None for both. A key is
-        training mode, None evaluation mode.
+      apply: (state, x, mask, part, key) -> (outputs, new statistics) of examples x, of
+        which those with mask 1 count; `part` is "body", "head" or None for both. With a
+        key the model is in training mode, with None in evaluation mode.
       normalise: raw x -> the numbers that the body takes.
-      row: one raw row, [1, *input_shape].
+      example: one raw example, [1, *input_shape].
       loss: a name in `LOSSES`.
       shapes: params, abstract or not; its top level is "body" and "head".
       order: the paths of the modules, first to last; absent ones come after, sorted.
-      precision: a name in `core.precision.PRECISIONS`, as `mixed_precision` says.
+      precision: a name in `core.precision.PRECISIONS`; see `mixed_precision`.
     """
     registry.require_known("loss", loss, LOSSES)
     registry.require_known("precision", precision, PRECISIONS)
@@ -71,7 +71,7 @@ def assemble(
     groups = group_leaves(shapes)
     modules, num_modules = number_modules(shapes, order)
     # By shapes alone: nothing is computed or put on a device before a run.
-    z = jax.eval_shape(lambda w, x: features(w, Batch.full(x), None), shapes, row)
+    z = jax.eval_shape(lambda w, x: features(w, Batch.full(x), None), shapes, example)
     outputs = jax.eval_shape(head, shapes, z)
     return Task(
         init=init,
@@ -92,14 +92,14 @@ def assemble(
 def _runner(
     apply: Apply, normalise: Callable[[Array], Array], precision: str
 ) -> Callable[..., Array]:
-    """A function (params, batch, part, key) -> outputs, which carry statistics."""
+    """Makes a function (params, batch, part, key) -> outputs, with statistics."""
 
     def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
         if not hasattr(batch, "x"):
-            expected = "a Batch: Batch.full(x) makes one of raw rows x"
+            expected = "a Batch: Batch.full(x) makes one of raw examples x"
             registry.require_a("batch", batch, Batch, expected)
         x = batch.x
-        # The head's rows are features, not raw ones.
+        # The head takes features, which are not raw.
         x = mixed_precision.lower(x, precision) if part == "head" else normalise(x)
         state = split(params)
         old = state.statistics
@@ -112,13 +112,13 @@ def _runner(
         with mixed_precision.products(precision):
             outputs, changed = apply(state, x, batch.mask, part, key)
         outputs = mixed_precision.to_float32(outputs, precision)
-        # Decided at trace time: models without statistics pay nothing for them.
+        # This is decided at trace time: models without statistics pay nothing for them.
         if key is None or not old:
             return outputs
-        # One part alone changes its own statistics; those of the other are old.
+        # A part changes its own statistics; those of the other part stay.
         merged = flatten_dict(old) | flatten_dict(changed)
         new = unflatten_dict(merged)
-        # A batch without rows has no statistics.
+        # An empty batch has no statistics.
         new = tree.where(batch.mask.sum() > 0, new, old)
         return statistics.following(outputs, old, new)
 
@@ -126,32 +126,32 @@ def _runner(
 
 
 def _feature_batch(z: Array, mask: Array | None) -> Batch:
-    """The batch of features; without a mask all rows count."""
+    """Makes a batch of features; without a mask all of them count."""
     batch = Batch.full(z)
     return batch if mask is None else batch._replace(mask=mask)
 
 
 def _mean_loss(
-    row_loss: Callable[..., Array], logits: Callable[..., Array]
+    example_loss: Callable[..., Array], logits: Callable[..., Array]
 ) -> Callable[[Params, Batch, Key | None], Array]:
-    """The mean of the row loss over the rows of a batch that count."""
+    """Makes the mean loss over the examples of a batch that count."""
 
     def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
-        rows = row_loss(logits(params, batch, key), batch.y)
-        total = jnp.sum(batch.mask * rows)
-        # An empty batch has the loss 0, not NaN: so steps a client without rows.
+        losses = example_loss(logits(params, batch, key), batch.y)
+        total = jnp.sum(batch.mask * losses)
+        # An empty batch has the loss 0, not NaN: a client without examples takes steps.
         return total / jnp.maximum(jnp.sum(batch.mask), 1)
 
     return mean_loss
 
 
-def one_row(input_shape: Sequence[int]) -> np.ndarray:
-    """A raw row of zeros, f32[1, *input_shape].
+def zero_example(input_shape: Sequence[int]) -> np.ndarray:
+    """Makes a raw example of zeros, f32[1, *input_shape].
 
     Raises:
-      ValueError: the shape is none of a row.
+      ValueError: the shape is not that of an example.
     """
-    expected = "the shape of one row, without the batch axis, such as (8,) or (28, 28)"
+    expected = "the shape of one example without the batch axis, such as (8,)"
     registry.require_a("input_shape", input_shape, (tuple, list), expected)
     for size in input_shape:
         whole = isinstance(size, int | np.integer) and size > 0
@@ -160,10 +160,10 @@ def one_row(input_shape: Sequence[int]) -> np.ndarray:
 
 
 def group_leaves(params: Params) -> Params:
-    """ "body" or "head" at every leaf: the name of the submodule that it is in.
+    """Returns "body" or "head" at every leaf: the submodule that it is in.
 
     Raises:
-      ValueError: for parameters outside of these two.
+      ValueError: there are parameters outside of these two.
     """
     if not set(params) <= set(PARTS):
         raise ValueError(
@@ -177,10 +177,10 @@ def group_leaves(params: Params) -> Params:
 def number_modules(
     params: Params, order: Sequence[tuple[str, ...]] = ()
 ) -> tuple[Params, int]:
-    """(module index at every leaf, number of modules).
+    """Returns (module index at every leaf, number of modules).
 
-    A module is what owns leaves: a layer's kernel and bias share one index, and so do
-    the scale and the running statistics of a normalisation.
+    A module owns leaves: a layer's kernel and bias share one index, and so do the scale
+    and the running statistics of a normalisation.
     """
     owner = {path: without_key(path)[:-1] for path in flatten_dict(params)}
     owners = sorted(set(owner.values()))

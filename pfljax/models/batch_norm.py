@@ -1,4 +1,4 @@
-"""What batch normalisation within a module is told of its batch: mask and mode.
+"""Gives batch normalisation within a module the mask and the mode of its batch.
 
 A user's module calls its layers with x alone, however deep they lie. Flax Linen lets
 calls be intercepted; for NNX see `nnx_batch_norm`.
@@ -15,17 +15,17 @@ from pfljax.models.layers import BatchNorm
 
 
 def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
-    """Within it, Linen's batch normalisation counts the rows of `mask` f32[B] alone.
+    """Makes Linen's batch normalisation count examples with mask 1 only, f32[B].
 
     In training it takes the statistics of the batch, in evaluation the running ones,
-    unless the module itself says which.
+    unless the module itself chooses.
     """
 
     def with_mask(
         call: Callable[..., Any], args: Any, kwargs: Any, context: Any
     ) -> Any:
         layer = context.module
-        # Flax intercepts `setup` and helper methods too, which take no rows.
+        # Flax intercepts `setup` and other methods too, which take no examples.
         if context.method_name != "__call__":
             return call(*args, **kwargs)
         if isinstance(layer, BatchNorm):
@@ -42,19 +42,19 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
 
 
 def expand_mask(mask: Array, x: Array) -> Array:
-    """The mask of rows, bool, shaped to broadcast against x [B, ...].
+    """Shapes the mask f32[B] to bool that broadcasts against x [B, ...].
 
-    If no row counts, all do: the mean of nothing is NaN.
+    If no example counts, all do, because the mean of nothing is NaN.
 
     Raises:
-      ValueError: the first axis of x is not that of the rows.
+      ValueError: the first axis of x is not the batch axis.
     """
     if x.shape[0] != mask.shape[0]:
         raise ValueError(
             f"batch normalisation got x of shape {x.shape} in a batch of "
-            f"{mask.shape[0]} rows; bring the axis of the rows to the front"
+            f"{mask.shape[0]} examples; bring the batch axis to the front"
         )
-    nobody = mask.sum() == 0
-    rows = (mask > 0) | nobody
+    is_empty = mask.sum() == 0
+    counts = (mask > 0) | is_empty
     ones = (1,) * (x.ndim - 1)
-    return rows.reshape(-1, *ones)
+    return counts.reshape(-1, *ones)

@@ -1,9 +1,9 @@
-"""A convolution and its two gradients, in the forms that they are computed in.
+"""The forms in which a convolution and its two gradients are computed.
 
 `OURS` and `BY_LAX` hold "forward" of (x, kernel), "by_images" of (slope, kernel) and
-"by_kernel" of (x, slope), each also given the `Form`. Which form is fast on a CPU, in a
-loop, is measured in experiments/speed/REPORT.md. Where tiles take fewer products, and
-numbers have 32 bits, tiles are taken.
+"by_kernel" of (x, slope), each of which also takes the `Form`. `Form` and platform
+choose; experiments/speed/REPORT.md has the times, such as 38.0 ms by tiles for 53.6 by
+XLA's form. Tiles are chosen where they take fewer products and numbers have 32 bits.
 """
 
 import math
@@ -20,20 +20,20 @@ from pfljax.models import tiles
 from pfljax.models.windows import Form, pad_images, reach, shift
 
 NUMBERS = ("NHWC", "HWIO", "NHWC")
-# Of so few channels XLA's convolution fills no vector; of one it has a form of its own.
+# So few channels fill no vector of XLA's convolution, which has a form for one channel.
 FEW_CHANNELS = range(2, 16)
-# Bytes of a slope: one that outgrows a core's cache is read block by block.
+# Bytes of a slope that outgrows a core's cache, which is read block by block.
 LARGE = 1_500_000
 BLOCK = 400_000
-# Results along an axis of a tile, by the kernel: larger tiles would round more.
+# Results along an axis of a tile, by kernel size; larger tiles would round more.
 TILES = {(3, 3): (2, 4), (5, 5): (2,)}
-# Of fewer the transforms take as long as the products that they save.
+# With fewer, the transforms take as long as the products that they save.
 LEAST_CHANNELS = 16
 Operation = Callable[..., Array]
 
 
 def by_lax(x: Array, kernel: Array, form: Form) -> Array:
-    """XLA's convolution."""
+    """Computes XLA's convolution."""
     return lax.conv_general_dilated(
         x,
         kernel,
@@ -47,14 +47,14 @@ def by_lax(x: Array, kernel: Array, form: Form) -> Array:
 
 
 def by_columns(x: Array, kernel: Array, form: Form) -> Array:
-    """The pixels under each window, [B, H', W', h * w * I], times the kernel."""
+    """Multiplies pixels under each window, [B, H', W', h * w * I], by the kernel."""
     columns = _columns(x, form)
     flat = kernel.reshape(-1, form.outputs)
     return jnp.matmul(columns, flat, precision=form.precision)
 
 
 def by_channel(x: Array, kernel: Array, form: Form) -> Array:
-    """Each channel under its own filter: one multiply and add a pixel of the window."""
+    """Filters each channel: one multiplication and addition for each window pixel."""
     weights = kernel.reshape(-1, form.channels)
     # Summed in the order of the window's pixels, one after another.
     terms = map(jnp.multiply, shift(x, form.window), weights)
@@ -64,29 +64,29 @@ def by_channel(x: Array, kernel: Array, form: Form) -> Array:
 def image_gradient(
     forward: Operation, slope: Array, kernel: Array, form: Form
 ) -> Array:
-    """The gradient in the images of one of the forms above, by JAX."""
+    """Lets JAX derive the gradient in the images of one of the forms above."""
     shape = (len(slope), *form.image, form.channels)
     images = jax.ShapeDtypeStruct(shape, slope.dtype)
-    turned = jax.linear_transpose(lambda x: forward(x, kernel, form), images)
-    (gradient,) = turned(slope)
+    transpose = jax.linear_transpose(lambda x: forward(x, kernel, form), images)
+    (gradient,) = transpose(slope)
     return gradient
 
 
 def kernel_gradient(forward: Operation, x: Array, slope: Array, form: Form) -> Array:
-    """The gradient in the kernel of one of the forms above, by JAX."""
+    """Lets JAX derive the gradient in the kernel of one of the forms above."""
     kernel = jax.ShapeDtypeStruct(form.kernel, x.dtype)
-    turned = jax.linear_transpose(lambda kernel: forward(x, kernel, form), kernel)
-    (gradient,) = turned(slope)
+    transpose = jax.linear_transpose(lambda kernel: forward(x, kernel, form), kernel)
+    (gradient,) = transpose(slope)
     return gradient
 
 
 def columns_kernel(x: Array, slope: Array, form: Form) -> Array:
-    """The kernel's gradient as (dY^T X)^T, faster on CPU than X^T dY.
+    """Computes the kernel's gradient as (dY^T X)^T, faster on a CPU than X^T dY.
 
     The barrier keeps XLA from folding the transposition back into the product.
     """
     columns = _columns(x, form)
-    # One row a window, over all images: one product sums over both.
+    # Windows of all images are one axis, so one product sums over both.
     dy = slope.reshape(-1, form.outputs)
     flat = columns.reshape(-1, columns.shape[-1])
     product = jnp.matmul(dy.T, flat, precision=form.precision)
@@ -94,22 +94,24 @@ def columns_kernel(x: Array, slope: Array, form: Form) -> Array:
     return transposed.T.reshape(*form.window.size, form.channels, form.outputs)
 
 
-def turned_images(forward: Operation, slope: Array, kernel: Array, form: Form) -> Array:
-    """The gradient in the images as a convolution of the slope, for strides of 1."""
+def convolve_slope(
+    forward: Operation, slope: Array, kernel: Array, form: Form
+) -> Array:
+    """Computes the gradient in the images by a convolution, for strides of 1."""
     flipped = kernel[::-1, ::-1].transpose(0, 1, 3, 2)
     return forward(slope, flipped, _turn(form))
 
 
-def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
-    """The gradient in the kernel as a convolution of channels with the slope.
+def convolve_channels(x: Array, slope: Array, form: Form) -> Array:
+    """Computes the gradient in the kernel by a convolution, for strides of 1.
 
-    x as [I, H, W, B], and the slope as the kernel [H', W', B, O], for strides of 1: the
-    only form of it that XLA's CPU convolution is fast at, within a loop.
+    It convolves x as [I, H, W, B] with the slope as a kernel [H', W', B, O], which is
+    the only form that XLA's CPU convolution is fast at, within a loop.
     """
     images = pad_images(x, form.window.padding).transpose(3, 1, 2, 0)
     kernel = slope.transpose(1, 2, 0, 3)
     rows = len(kernel)
-    # The slope is read once a channel: by blocks of rows that stay in the cache.
+    # The slope is read once a channel, so blocks of its rows stay in the cache.
     step = rows
     size = _bytes(slope)
     if size > LARGE:
@@ -119,16 +121,16 @@ def turned_kernel(x: Array, slope: Array, form: Form) -> Array:
     for row in range(0, rows, step):
         block = kernel[row : row + step]
         seen = images[:, row : row + len(block) + behind]
-        gradients.append(_slid(seen, block, form))
+        gradients.append(_slide(seen, block, form))
     return reduce(jnp.add, gradients).transpose(1, 2, 0, 3)
 
 
 def forward(x: Array, kernel: Array, form: Form) -> Array:
-    """The convolution, in the form that is fast."""
+    """Computes the convolution in the form that is fast."""
     size = tile_size(form, x)
     if size:
         return tiles.forward(x, kernel, form, size)
-    fast = _fast(form)
+    fast = _choose_form(form)
     if fast is by_channel:
         parts = _by_part(lambda part: by_channel(part, kernel, form), x)
         return parts.reshape(-1, *parts.shape[2:])
@@ -136,31 +138,31 @@ def forward(x: Array, kernel: Array, form: Form) -> Array:
 
 
 def by_images(slope: Array, kernel: Array, form: Form) -> Array:
-    """The gradient in the images, in the form that is fast."""
+    """Computes the gradient in the images in the form that is fast."""
     if tile_size(_turn(form), slope):
-        return turned_images(forward, slope, kernel, form)
-    fast = _fast(form)
-    # Large images: the product reads them once, and so few windows overlap little.
+        return convolve_slope(forward, slope, kernel, form)
+    fast = _choose_form(form)
+    # The product reads large images once.
     if fast is by_lax and _bytes(slope) <= LARGE:
-        return turned_images(by_lax, slope, kernel, form)
+        return convolve_slope(by_lax, slope, kernel, form)
     if fast is by_lax:
         fast = by_columns
     return image_gradient(fast, slope, kernel, form)
 
 
 def by_kernel(x: Array, slope: Array, form: Form) -> Array:
-    """The gradient in the kernel, in the form that is fast."""
+    """Computes the gradient in the kernel in the form that is fast."""
     size = tile_size(form, x)
     if size:
         return tiles.by_kernel(x, slope, form, size)
-    fast = _fast(form)
+    fast = _choose_form(form)
     if fast is by_lax:
-        return turned_kernel(x, slope, form)
+        return convolve_channels(x, slope, form)
     if fast is by_columns:
         return columns_kernel(x, slope, form)
 
     def part_gradient(part: tuple[Array, Array]) -> Array:
-        # The sum over pixels is of float32 at least: of 16 bits it would keep eight.
+        # The sum over pixels is in float32 at least: 16 bits would keep eight of it.
         wide = jnp.promote_types(x.dtype, jnp.float32)
         images, slopes = (array.astype(wide) for array in part)
         return kernel_gradient(fast, images, slopes, form)
@@ -169,25 +171,25 @@ def by_kernel(x: Array, slope: Array, form: Form) -> Array:
 
 
 def _by_part(operation: Callable[[Any], Array], batch: Any) -> Array:
-    """The operation on each part of a batch, in a loop, which takes finished arrays.
+    """Applies the operation to each part of a batch, in a loop.
 
-    Else XLA computes what gives the images anew for each pixel of a window that sees
-    them: a step of MobileNet takes a sixth longer.
+    A loop takes finished arrays. Otherwise XLA computes the images again for each pixel
+    of a window that sees them, and a step of MobileNet takes a sixth longer.
     """
     size = len(jax.tree.leaves(batch)[0])
-    # Few parts, for a loop's turn costs time; an empty batch is one.
+    # Few parts, because each iteration costs time; an empty batch is one part.
     parts = next((n for n in range(2, size) if size % n == 0), max(size, 1))
     stacked = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
     return lax.map(operation, stacked)
 
 
 def tile_size(form: Form, images: Array) -> int | None:
-    """Results along an axis of the tiles that take least; None where windows do."""
+    """Chooses the results along an axis of a tile; None for no tiles."""
     few = min(form.channels, form.outputs) < LEAST_CHANNELS
     floating = jnp.issubdtype(images.dtype, jnp.floating)
-    # Sums of values at the points would lose what half a float keeps.
+    # Sums of values at the points would lose the digits of 16 bits.
     exact = floating and images.dtype.itemsize >= 4
-    if few or not exact or _fast(form) is not by_lax:
+    if few or not exact or _choose_form(form) is not by_lax:
         return None
     batch = len(images)
     products = batch * math.prod(form.slope) * math.prod(form.window.size)
@@ -197,8 +199,8 @@ def tile_size(form: Form, images: Array) -> int | None:
     return min(costs, key=costs.__getitem__)
 
 
-def _fast(form: Form) -> Operation:
-    """Which of the forms a convolution without groups, or by channel, takes."""
+def _choose_form(form: Form) -> Operation:
+    """Chooses the form of a convolution without groups, or by channel."""
     if form.groups > 1:
         return by_channel
     if form.columns or form.channels in FEW_CHANNELS or not _slides(form):
@@ -207,14 +209,14 @@ def _fast(form: Form) -> Operation:
 
 
 def _slides(form: Form) -> bool:
-    """Whether XLA's fast convolution takes it and both of its gradients."""
+    """Whether XLA's fast convolution suits it and both of its gradients."""
     window = form.window
-    # Dilated, columns take two thirds to six sevenths of its time.
+    # With dilation, columns take two thirds to six sevenths of its time.
     if window.strides != (1, 1) or window.dilation != (1, 1) or window.size == (1, 1):
         return False
     axes = zip(form.image, form.slope, reach(window), window.padding, strict=True)
-    # It is slow where the kernel is larger than the image; no padding may be negative,
-    # a gradient's neither.
+    # It is slow where the kernel is larger than the image. No padding may be negative,
+    # not even that of a gradient.
     return all(
         covered <= min(size, of_slope) and min(pad) >= 0 and max(pad) < covered
         for size, of_slope, covered, pad in axes
@@ -222,34 +224,36 @@ def _slides(form: Form) -> bool:
 
 
 def _in_groups(operation: Operation) -> Operation:
-    """The operation of each group by itself, but for groups of a single channel."""
+    """Applies the operation to each group, except for groups of a single channel."""
 
     def over_groups(first: Array, second: Array, form: Form) -> Array:
         if form.groups == 1 or form.groups == form.channels == form.outputs:
             return operation(first, second, form)
-        one = form._replace(
+        form_of_group = form._replace(
             groups=1,
             channels=form.channels // form.groups,
             outputs=form.outputs // form.groups,
         )
-        # Channels are the last axis of all that is here.
+        # Channels are the last axis of images, slopes and kernels.
         pairs = zip(
             jnp.split(first, form.groups, axis=-1),
             jnp.split(second, form.groups, axis=-1),
             strict=True,
         )
-        return jnp.concatenate([operation(*pair, one) for pair in pairs], axis=-1)
+        return jnp.concatenate(
+            [operation(*pair, form_of_group) for pair in pairs], axis=-1
+        )
 
     return over_groups
 
 
 def _columns(x: Array, form: Form) -> Array:
-    """The pixels under each window: [B, H', W', h * w * I], in the kernel's order."""
+    """Gathers the pixels under each window, [B, H', W', h * w * I], in kernel order."""
     return jnp.concatenate(shift(x, form.window), axis=-1)
 
 
 def _turn(form: Form) -> Form:
-    """The convolution that takes slopes to gradients in the images."""
+    """Makes the form of the convolution from slopes to gradients in the images."""
     last = [n - 1 for n in reach(form.window)]
     before, behind = (
         (end - pads[0], end - pads[1])
@@ -263,8 +267,8 @@ def _turn(form: Form) -> Form:
     )
 
 
-def _slid(images: Array, kernel: Array, form: Form) -> Array:
-    """The kernel over images that are padded, a step of it a pixel of the window."""
+def _slide(images: Array, kernel: Array, form: Form) -> Array:
+    """Slides the kernel over padded images, a step for each pixel of the window."""
     return lax.conv_general_dilated(
         images,
         kernel,

@@ -1,4 +1,4 @@
-"""Which parameters have their outputs along the first axis, and not along the last."""
+"""Finds the parameters whose outputs are along the first axis, not the last."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from pfljax.registry import require_a
 
 
 def outputs_first(network: nn.Module, path: tuple[str, ...] = ()) -> set[str]:
-    """Paths, such as "body/layers_0/kernel", of the parameters stored [out, ...].
+    """Returns the paths of parameters stored [out, ...]: "body/layers_0/kernel".
 
     A layer names them in `OUTPUTS_FIRST`. Layers are found where they are fields of a
     module, as in `nn.Sequential`, not where its `setup` or `__call__` makes them.

@@ -61,11 +61,11 @@ class BatchNorm(nn.Module):
         """
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
-        rows = jnp.ones(len(x)) if mask is None else mask
-        weight = rows[:, None, None, None]
+        counts = jnp.ones(len(x)) if mask is None else mask
+        weight = counts[:, None, None, None]
         pixels = x.shape[1] * x.shape[2]
         # An empty batch divides by one: 0 / 0 would be NaN under any mask.
-        count = jnp.maximum(rows.sum(), 1) * pixels
+        count = jnp.maximum(counts.sum(), 1) * pixels
 
         def mean(y: Array) -> Array:
             total = (weight * y).sum((0, 1, 2))

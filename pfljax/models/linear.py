@@ -6,11 +6,11 @@ from pfljax.core.types import Array
 
 
 class Linear(nn.Module):
-    """x [B, d] -> x kernel^T + bias, with kernel [features, d].
+    """Computes x kernel^T + bias of x [B, d], with a kernel [features, d].
 
-    A CPU step of a wide layer with few outputs takes half the time of `nn.Dense`, one
-    of a CNN's wide layer some percent less: the gradient, dY^T X, is written as it is
-    stored. Perceptrons gain nothing from it.
+    On a CPU a step of a wide layer with few outputs takes half the time of `nn.Dense`,
+    and a step of a CNN's wide layer some percent less, because the gradient dY^T X has
+    the layout of the kernel. The parameters of a run depend on this layout.
     """
 
     OUTPUTS_FIRST = ("kernel",)
@@ -18,8 +18,8 @@ class Linear(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Outputs [B, features] of inputs [B, d]."""
-        # The axes say which is the fan-in: the spread is that of `nn.Dense`.
+        """Computes outputs [B, features] of inputs [B, d]."""
+        # With these axes the spread is that of `nn.Dense`.
         init = nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
         inputs = x.shape[-1]
         kernel = self.param("kernel", init, (self.features, inputs))

@@ -10,8 +10,8 @@ optimizer states, uploads, their means, running statistics and losses are float3
     bfloat16  body and head on copies of parameters and inputs, a fraction of 7 bits;
               features and logits come back in float32
 
-Left to itself JAX takes TF32 for float32 on a GPU that has it, and one pass of bfloat16
-on a TPU: `float32` and `tf32` both say what they mean.
+Without a precision JAX takes TF32 for float32 on a GPU that has it, and one pass of
+bfloat16 on a TPU.
 """
 
 from contextlib import AbstractContextManager
@@ -27,29 +27,29 @@ PRODUCTS = {"float32": "highest", "tf32": "tensorfloat32", "bfloat16": "bfloat16
 
 
 def products(precision: str) -> AbstractContextManager[Any]:
-    """Within it, products that say nothing of their own are of this precision.
+    """Sets the precision of products that have none of their own.
 
-    Their gradients, which JAX derives from them, are as well.
+    The gradients that JAX derives from them have it as well.
     """
     return jax.default_matmul_precision(PRODUCTS[precision])
 
 
 def product_precision() -> str | None:
-    """What `products` says here, for who writes gradients of their own.
+    """Returns the precision that `products` has set.
 
-    These are traced later, out of `products`: they have to be told.
+    Custom gradients take it as an argument, because they are traced after `products`
+    has ended.
     """
-    config: Any = jax.config  # whose names JAX declares to no type checker
+    config: Any = jax.config  # JAX declares no types of its names
     return config.jax_default_matmul_precision
 
 
 def lower(a: Any, precision: str) -> Any:
-    """The pytree `a` as a forward pass takes it: a copy in bfloat16, or as it is."""
+    """Converts the floats of a pytree to bfloat16, if that is the precision."""
     if precision != "bfloat16":
         return a
 
     def lower_leaf(leaf: Array) -> Array:
-        # Whole numbers are no weights.
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             return leaf
         return leaf.astype(jnp.bfloat16)
@@ -58,5 +58,5 @@ def lower(a: Any, precision: str) -> Any:
 
 
 def to_float32(outputs: Array, precision: str) -> Array:
-    """What a forward pass gives, in float32."""
+    """Converts the outputs of a forward pass to float32."""
     return outputs if precision != "bfloat16" else outputs.astype(jnp.float32)

@@ -11,8 +11,8 @@ from flax.traverse_util import unflatten_dict
 from pfljax import registry
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Array, Key, Params, Task
-from pfljax.models.assembly import Apply, assemble, one_row
-from pfljax.models.nnx_batch_norm import mask_rows
+from pfljax.models.assembly import Apply, assemble, zero_example
+from pfljax.models.nnx_batch_norm import mask_examples
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, join
 
@@ -28,7 +28,7 @@ def task_from_nnx(
     loss: str = "cross_entropy",
     precision: str = EXACT,
 ) -> Task:
-    """The task of the NNX module that `factory` makes, as `task` makes it of Linen.
+    """Makes the task of the NNX module that `factory` makes, like `task` for Linen.
 
     The module has two callable attributes, `body` and `head`, and its logits are
     `head(body(x))`. Dropout is on in training mode, in which batch normalisation takes
@@ -38,10 +38,10 @@ def task_from_nnx(
 
     Args:
       factory: nnx.Rngs -> nnx.Module.
-      input_shape: the shape of one raw row x, without the batch axis.
-      shift: subtracted from x, a number or an array that broadcasts to a row.
+      input_shape: the shape of one raw example x, without the batch axis.
+      shift: subtracted from x, a number or an array that broadcasts to an example.
       scale: x - shift is divided by it.
-      loss: the loss of a row, a name in `pfljax.models.assembly.LOSSES`.
+      loss: the loss of an example, a name in `pfljax.models.assembly.LOSSES`.
       precision: "float32", "tf32" or "bfloat16", in which body and head compute
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
@@ -52,7 +52,7 @@ def task_from_nnx(
     expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
     if isinstance(factory, nnx.Module):
         registry.require_a("factory", factory, (), expected)
-    row = one_row(input_shape)
+    example = zero_example(input_shape)
     # NNX's classes hide the signature of what they call.
     if isinstance(factory, type):
         constructor = factory.__init__
@@ -74,7 +74,7 @@ def task_from_nnx(
         init=init,
         apply=_forward(graph, streams, abstract),
         normalise=normaliser(input_shape, shift, scale, precision),
-        row=row,
+        example=example,
         loss=loss,
         shapes=_join(abstract),
         order=order,
@@ -83,13 +83,13 @@ def task_from_nnx(
 
 
 def _forward(graph: Any, streams: Any, abstract: Sequence[Any]) -> Apply:
-    """The forward pass of a module split into these, as `assemble` wants it."""
+    """Makes the `apply` of `assemble` for a module that is split into these."""
 
     def apply(
         state: State, x: Array, mask: Array, part: str | None, key: Key | None
     ) -> tuple[Array, Params]:
         training = key is not None
-        # In evaluation no stream is read, but a graph is merged with all its state.
+        # In evaluation no stream is read, but a graph needs all its state.
         seed = key if training else jax.random.key(0)
         rngs = _seed(streams, seed)
         filled = map(_fill, abstract, state)
@@ -99,7 +99,7 @@ def _forward(graph: Any, streams: Any, abstract: Sequence[Any]) -> Apply:
             model.train()
         else:
             model.eval()
-        with mask_rows(model, mask):
+        with mask_examples(model, mask):
             outputs = _call(model, part, x)
         statistics = nnx.state(model, nnx.BatchStat)
         return outputs, to_dict(statistics)
@@ -108,14 +108,14 @@ def _forward(graph: Any, streams: Any, abstract: Sequence[Any]) -> Apply:
 
 
 def to_dict(state: Any) -> Params:
-    """The arrays of an NNX state as a nested dict; list positions become strings."""
+    """Converts an NNX state to a nested dict; list positions become strings."""
     flat = nnx.traversals.flatten_mapping(nnx.to_pure_dict(state))
     named = {_path(path): leaf for path, leaf in flat.items()}
     return unflatten_dict(named)
 
 
 def _call(model: Any, part: str | None, x: Array) -> Array:
-    """Outputs of one part of the model, or of both."""
+    """Computes the outputs of one part of the model, or of both."""
     if part is not None:
         return getattr(model, part)(x)
     features = model.body(x)
@@ -123,7 +123,7 @@ def _call(model: Any, part: str | None, x: Array) -> Array:
 
 
 def _join(states: Any) -> Params:
-    """Parameters and statistics, in the order of `STATE`, as one nested dict."""
+    """Joins parameters and statistics, in the order of `STATE`, in one nested dict."""
     parameters, statistics = states
     return join(to_dict(parameters), to_dict(statistics))
 
@@ -133,15 +133,15 @@ def _path(path: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _fill(abstract: Any, arrays: Params) -> Any:
-    """The abstract state of a module with these arrays in it."""
-    # NNX fills a state in place: this one is new, for the next call needs `abstract`.
+    """Fills the abstract state of a module with these arrays."""
+    # NNX fills a state in place, and the next call needs `abstract`: fill a copy.
     fresh = jax.tree.map(lambda leaf: leaf, abstract)
     nnx.replace_by_pure_dict(fresh, arrays)
     return fresh
 
 
 def _seed(streams: Any, key: Key) -> Any:
-    """The random streams of a module, all derived from `key`, their counters at 0."""
+    """Derives all random streams of a module from `key`, with their counters at 0."""
     leaves, structure = jax.tree.flatten(streams)
     fresh = []
     for i, leaf in enumerate(leaves):

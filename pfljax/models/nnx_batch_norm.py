@@ -1,4 +1,4 @@
-"""What batch normalisation within an NNX module is told of its batch: the mask.
+"""Gives batch normalisation within an NNX module the mask of its batch.
 
 A user's module calls its layers with x alone; they are found in the module.
 """
@@ -15,30 +15,30 @@ from pfljax.models.batch_norm import expand_mask
 
 
 @contextmanager
-def mask_rows(model: nnx.Module, mask: Array) -> Iterator[None]:
-    """Within it, batch normalisation in the NNX `model` counts the rows of `mask`."""
+def mask_examples(model: nnx.Module, mask: Array) -> Iterator[None]:
+    """Makes batch normalisation in the NNX `model` count examples with mask 1 only."""
     layers = [
         layer
         for _, layer in nnx.iter_modules(model)
         if isinstance(layer, nnx.BatchNorm)
     ]
     for layer in layers:
-        # Past NNX's own attributes: it would take the mask for a part of the state.
+        # NNX would take an attribute for a part of the state.
         object.__setattr__(layer, "__class__", _masked_kind(type(layer)))
-        vars(layer)["row_mask"] = mask
+        vars(layer)["example_mask"] = mask
     yield
     for layer in layers:
         # The state of the model is read after the call, and the mask is no part of it.
-        del vars(layer)["row_mask"]
+        del vars(layer)["example_mask"]
 
 
 # One class for each kind of layer, a user's own among them: JAX never forgets a class.
 @cache
 def _masked_kind(kind: type) -> type:
-    """The kind of batch normalisation that looks up its mask."""
+    """Makes the subclass of a batch normalisation that looks up its mask."""
 
     def call(layer: Any, x: Array, *args: Any, **kwargs: Any) -> Any:
-        kwargs = {"mask": expand_mask(layer.row_mask, x), **kwargs}
+        kwargs = {"mask": expand_mask(layer.example_mask, x), **kwargs}
         normalised = kind.__call__(layer, x, *args, **kwargs)
         # NNX gives the type of the statistics, f32, where the layer says none.
         return normalised.astype(layer.dtype or x.dtype)

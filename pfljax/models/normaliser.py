@@ -1,4 +1,4 @@
-"""Raw rows to the numbers that a model takes, inside the compiled program."""
+"""Normalises raw examples inside the compiled program."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -15,14 +15,15 @@ from pfljax.models import mixed_precision
 def normaliser(
     input_shape: Sequence[int], shift: Any, scale: Any, precision: str = EXACT
 ) -> Callable[[Array], Array]:
-    """A function raw x [B, *input_shape] -> (x - shift) / scale, in this precision.
+    """Makes a function raw x [B, *input_shape] -> (x - shift) / scale.
 
-    Whole numbers of more than 8 bits, where nothing is subtracted or divided, stay f32
-    in any precision: they may be tokens, of which bfloat16 has 256.
+    Its result has this precision. Integers of more than 8 bits that are not shifted or
+    scaled stay f32 in any precision: they may be tokens, and bfloat16 is exact up to
+    256 only.
 
     Raises:
-      ValueError: for a shift or scale that does not broadcast to a row or a scale with
-        a zero; and from that function, for rows of another shape.
+      ValueError: a shift or scale does not broadcast to an example, or the scale has a
+        zero. The function raises it for examples of another shape.
     """
     expected = tuple(input_shape)
     shift = _as_float32("shift", shift, expected)
@@ -34,10 +35,10 @@ def normaliser(
     def normalise(x: Array) -> Array:
         if x.shape[1:] != expected:
             raise ValueError(
-                f"x has shape {x.shape}, expected rows of {expected}; "
+                f"x has shape {x.shape}, expected examples of {expected}; "
                 "build the task with the input_shape of the data"
             )
-        # Rows are stored as they come, often uint8: a batch is cast, never the pool.
+        # The pool stays as it is stored, often uint8: only a batch is cast.
         centred = x.astype(jnp.float32) - shift
         normalised = centred / scale
         if unchanged and _may_be_tokens(x):
@@ -52,7 +53,7 @@ def _may_be_tokens(x: Array) -> bool:
 
 
 def _as_float32(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """The shift or scale as an array that broadcasts to an example."""
+    """Converts a shift or scale to an array that broadcasts to an example."""
     numbers = np.asarray(value, np.float32)
     with contextlib.suppress(ValueError):
         fits = np.broadcast_shapes(numbers.shape, shape) == shape

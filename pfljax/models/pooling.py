@@ -9,13 +9,13 @@ from pfljax.models.windows import Window, all_sides, pad_images, shift
 
 
 def max_pool(x: Array, pad: int = 0) -> Array:
-    """Maximum of each 2x2 square: [B, H, W, C] -> [B, (H + 2 pad) // 2, ..., C].
+    """Takes the maximum of each 2x2 square of images [B, H, W, C].
 
-    `pad` adds rows and columns of -inf on every side, as torch does; an odd last row
-    or column is dropped.
+    The result is [B, (H + 2 pad) // 2, (W + 2 pad) // 2, C]. `pad` adds rows and
+    columns of -inf on every side, as torch does; an odd last row or column is dropped.
 
     Raises:
-      ValueError: for an image of fewer than 2x2 pixels.
+      ValueError: an image has fewer than 2x2 pixels.
     """
     if pad:
         sides = all_sides(pad)
@@ -29,13 +29,13 @@ def max_pool(x: Array, pad: int = 0) -> Array:
     rows = h // 2
     columns = w // 2
     even = x[:, : 2 * rows, : 2 * columns]
-    # Squares do not overlap: axes 2 and 4, whose gradient needs no scatter.
+    # Squares do not overlap, so they are axes 2 and 4: the gradient needs no scatter.
     squares = even.reshape(batch_size, rows, 2, columns, 2, channels)
     return squares.max(axis=(2, 4))
 
 
 def window_max(x: Array, *, size: int, stride: int, pad: int) -> Array:
-    """Maximum of each square of `size` pixels: [B, H, W, C] -> [B, H', W', C].
+    """Takes the maximum of each square of `size` pixels of images [B, H, W, C].
 
     `pad` adds rows and columns of -inf on every side.
     """

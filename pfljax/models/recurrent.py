@@ -3,9 +3,11 @@
 Caldas et al., LEAF, 2018, https://arxiv.org/abs/1812.01097 (Shakespeare); Li et al.,
 FedProx, MLSys 2020, https://arxiv.org/abs/1812.06127, use the same model.
 
-What does not depend on the state is taken out of the loop over time: the inputs of all
-steps are projected by one product, and the gradients of the kernels are one product
-each of all steps' gate gradients. Time T comes first inside; H hidden units.
+Products that do not depend on the state are taken out of the loop over time: one
+product projects the inputs of all steps, and one product for each kernel makes its
+gradient from the gate gradients of all steps. Within this file time T is the first
+axis, and H counts hidden units. `flax.linen.RNN` has one bias instead of two, and
+takes 365 ms where this takes 345 ms.
 """
 
 from functools import partial
@@ -34,9 +36,9 @@ def char_lstm(
     hidden: AtLeastOne = 256,
     layers: AtLeastOne = 2,
 ) -> nn.Module:
-    """LEAF's next-character LSTM of token rows i32[T]; 819,920 with 80 characters."""
+    """LEAF's next-character LSTM of tokens i32[T]; 819,920 with 80 characters."""
     body: list[Layer] = [Embedding(vocab, embedding)]
-    # A module a layer: methods that mix by module (`Task.modules`) see each.
+    # Each layer is a module: methods that mix by module (`Task.modules`) see each.
     for _ in range(layers):
         body.append(LSTM(hidden))
     body.append(last_state)
@@ -51,12 +53,13 @@ class Embedding(nn.Module):
 
     @nn.compact
     def __call__(self, tokens: Array) -> Array:
-        """Vectors f32[T, B, features] of tokens [B, T]; zero outside of the vocab.
+        """Looks up vectors f32[T, B, features] of tokens [B, T].
 
-        A task casts its rows to f32, which holds these tokens exactly.
+        Tokens outside of the vocabulary have zeros. A task casts tokens to f32, which
+        holds them exactly.
 
         Raises:
-          ValueError: for rows that are not sequences.
+          ValueError: examples are not sequences.
         """
         if tokens.ndim != 2:
             raise ValueError(
@@ -67,7 +70,7 @@ class Embedding(nn.Module):
         shape = (self.vocab, self.features)
         table = self.param("embedding", init, shape)
         steps_first = tokens.T.astype(jnp.int32)
-        # A product, because the gradient of a gather is a slow scatter on CPUs.
+        # It is a product, because the gradient of a gather is a slow scatter on CPUs.
         return jax.nn.one_hot(steps_first, self.vocab, dtype=table.dtype) @ table
 
 
@@ -84,25 +87,25 @@ class LSTM(nn.Module):
 
     @property
     def OUTPUTS_FIRST(self) -> list[str]:  # noqa: N802, as the constant of other layers
-        """The kernels of all layers."""
+        """Names the kernels of all layers."""
         inputs = [f"kernel_i{end}" for end in self._ends()]
         recurrent = [f"kernel_h{end}" for end in self._ends()]
         return inputs + recurrent
 
     def _ends(self) -> list[str]:
-        """Of the parameters' names, layer by layer."""
+        """Returns the ends of the parameters' names, layer by layer."""
         later = [f"_{layer}" for layer in range(1, self.layers)]
         return ["", *later]
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Hidden states [T, B, H] of the last layer, of inputs [T, B, d]."""
+        """Computes hidden states [T, B, H] of the last layer from inputs [T, B, d]."""
         for end in self._ends():
             x = self._layer(x, end)
         return x
 
     def _layer(self, x: Array, end: str) -> Array:
-        """Hidden states of the layer whose parameters' names have this end."""
+        """Computes the layer whose parameters' names have this end."""
         initial = _uniform(self.hidden**-0.5)
         gates = 4 * self.hidden
 
@@ -113,19 +116,19 @@ class LSTM(nn.Module):
         recurrent = draw("kernel_h", self.hidden)
         bias = None
         if self.bias:
-            # Two, as torch: each has the whole gradient, so their sum moves twice.
+            # As in torch both have the whole gradient, so their sum moves twice.
             bias = draw("bias_i") + draw("bias_h")
         weights = Weights(inputs, recurrent, bias)
         return unroll(x, weights, mixed_precision.product_precision())
 
 
 def last_state(h: Array) -> Array:
-    """The state [B, H] after the last step of [T, B, H]."""
+    """Returns the state [B, H] after the last step of [T, B, H]."""
     return h[-1]
 
 
 class Weights(NamedTuple):
-    """Those of a layer."""
+    """The weights of a layer."""
 
     inputs: Array  # [4H, d]
     recurrent: Array  # [4H, H]
@@ -133,7 +136,7 @@ class Weights(NamedTuple):
 
 
 class States(NamedTuple):
-    """What the backward pass needs of each step."""
+    """The numbers of each step that the backward pass needs."""
 
     hidden: Array  # [T, B, H]
     cell: Array  # [T, B, H]
@@ -142,22 +145,22 @@ class States(NamedTuple):
 
 @_with_gradients
 def unroll(x: Array, weights: Weights, precision: str | None = None) -> Array:
-    """Hidden states [T, B, H] of inputs [T, B, d] from a zero state.
+    """Computes hidden states [T, B, H] of inputs [T, B, d] from a zero state.
 
-    `precision` is JAX's name of that of products, forward and backward.
+    `precision` is JAX's name for that of products, in both passes.
     """
     hidden, _ = _forward(x, weights, precision)
     return hidden
 
 
 def _forward(x: Array, weights: Weights, precision: Any) -> tuple[Array, Any]:
-    """(hidden states, what the backward pass needs of every step)."""
+    """Returns hidden states, and the numbers that the backward pass needs."""
     hidden_units = weights.recurrent.shape[1]
     zero = jnp.zeros((x.shape[1], hidden_units), x.dtype)
-    # Added within the loop: outside, it is one pass more over all gates.
+    # It is added within the loop; outside it would be one pass more over all gates.
     bias = 0.0 if weights.bias is None else weights.bias
 
-    # Transposed once, and not by the product of every step.
+    # It is transposed once, and not by the product of every step.
     recurrent = jax.lax.optimization_barrier(weights.recurrent.T)
 
     def step(state: tuple[Array, Array], inputs: Array) -> Any:
@@ -171,16 +174,16 @@ def _forward(x: Array, weights: Weights, precision: Any) -> tuple[Array, Any]:
 
     projected = jnp.matmul(x, weights.inputs.T, precision=precision)
     _, states = jax.lax.scan(step, (zero, zero), projected)
-    # Gates are kept, 4 H numbers a step: to compute them again costs a product a step.
+    # Gates are kept, 4 H numbers a step, because computing them again costs a product.
     residuals = (x, states, weights)
     return states.hidden, residuals
 
 
 def _activate(gates: Array) -> Array:
-    """Sigmoids of i, f and o, and tanh of g, [B, 4H].
+    """Computes sigmoids of i, f and o, and the tanh of g, [B, 4H].
 
-    All by one tanh, sigmoid(x) = (tanh(x / 2) + 1) / 2, and kept as one array: a pass
-    over a gate of its own takes longer than its sigmoid.
+    One tanh computes all, as sigmoid(x) = (tanh(x / 2) + 1) / 2, and they stay one
+    array: a pass over a single gate takes longer than its sigmoid.
     """
     by_gate = np.repeat([0.5, 0.5, 1.0, 0.5], gates.shape[-1] // 4)
     scale = jnp.asarray(by_gate, gates.dtype)
@@ -190,9 +193,9 @@ def _activate(gates: Array) -> Array:
 def _backward(
     precision: Any, residuals: Any, cotangent: Array
 ) -> tuple[Array, Weights]:
-    """Gradients in the inputs and in the weights.
+    """Computes the gradients in the inputs and in the weights.
 
-    The loop carries (dh, dc) alone and writes the gate gradients [T, B, 4H].
+    The loop carries only (dh, dc) and writes the gate gradients [T, B, 4H].
     """
     x, states, weights = residuals
     zero = jnp.zeros_like(states.cell[0])
@@ -227,21 +230,21 @@ def _backward(
 
 
 def _over_steps(dgates: Array, states: Array, precision: Any) -> Array:
-    """A kernel's gradient [4H, n], by what it is multiplied with, [T, B, n].
+    """Computes the gradient [4H, n] of a kernel that is multiplied by [T, B, n].
 
-    One product over all steps, and of the two factors the smaller one is transposed.
-    The barriers keep XLA from folding a transposition into the product, and from
-    exchanging steps and rows of all gates before it.
+    It is one product over all steps, in which the smaller factor is transposed. The
+    barriers keep XLA from folding a transposition into the product, and from exchanging
+    the first two axes of all gates before it.
     """
     columns = states.reshape(-1, states.shape[-1]).T
-    rows = dgates.reshape(-1, dgates.shape[-1])
+    flat = dgates.reshape(-1, dgates.shape[-1])
     columns = jax.lax.optimization_barrier(columns)
-    product = jnp.matmul(columns, rows, precision=precision)
+    product = jnp.matmul(columns, flat, precision=precision)
     return jax.lax.optimization_barrier(product).T
 
 
 def _one_step_before(states: Array) -> Array:
-    """States [T, ...] before each step, of those after it."""
+    """Shifts states [T, ...] after each step to those before it."""
     zero = jnp.zeros_like(states[:1])
     return jnp.concatenate([zero, states[:-1]])
 
@@ -250,7 +253,7 @@ unroll.defvjp(_forward, _backward)
 
 
 def _uniform(bound: float) -> Any:
-    """An initialiser, uniform in +-bound."""
+    """Makes an initialiser that is uniform in +-bound."""
 
     def init(key: Any, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -bound, bound)

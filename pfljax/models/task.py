@@ -1,4 +1,4 @@
-"""From a Flax Linen module to a `Task`: all that a method knows of the model."""
+"""From a Flax Linen module to a `Task`, which is all that a method knows of it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import units
-from pfljax.models.assembly import PARTS, Apply, assemble, one_row
+from pfljax.models.assembly import PARTS, Apply, assemble, zero_example
 from pfljax.models.batch_norm import mask_and_mode
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, from_linen
@@ -29,27 +29,27 @@ def task(
     loss: str = "cross_entropy",
     precision: str = EXACT,
 ) -> Task:
-    """The task of a Linen module that has two submodules, `body` and `head`.
+    """Makes the task of a Linen module that has two submodules, `body` and `head`.
 
-    Dropout is on where the module has a "dropout" key, which it has in training mode
-    alone: `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`. `nn.BatchNorm`
-    without `use_running_average` takes the batch's statistics in training mode, and
-    running ones in evaluation mode; these are leaves of the parameters
+    Dropout is on where the module has a "dropout" key, which it has only in training
+    mode: `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`. `nn.BatchNorm`
+    without `use_running_average` takes the batch's statistics in training mode and the
+    running statistics in evaluation mode; these are leaves of the parameters
     (`pfljax.core.statistics`).
 
     Args:
       module: `head(body(x))` makes logits [B, K]; a model of the zoo, or your own.
-      input_shape: the shape of one raw row x, without the batch axis.
-      shift: subtracted from x, a number or an array that broadcasts to a row.
+      input_shape: the shape of one raw example x, without the batch axis.
+      shift: subtracted from x, a number or an array that broadcasts to an example.
       scale: x - shift is divided by it.
-      loss: the loss of a row, a name in `pfljax.models.assembly.LOSSES`.
+      loss: the loss of an example, a name in `pfljax.models.assembly.LOSSES`.
       precision: "float32", "tf32" or "bfloat16", in which body and head compute
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
     Raises:
-      ValueError: for a module that is not Linen, lacks `body` or `head`, or has other
-        collections than params and batch_stats; for an unknown loss or precision,
-        or an input of another shape.
+      ValueError: the module is not Linen, lacks `body` or `head`, or has other
+        collections than params and batch_stats; the loss or precision is unknown; or an
+        input has another shape.
     """
     if not isinstance(module, nn.Module):
         raise ValueError(
@@ -62,18 +62,18 @@ def task(
         if member is not None and (isinstance(member, type) or not callable(member)):
             expected = "a module, such as flax.linen.Dense(10)"
             registry.require_a(f"the module's {part}", member, (), expected)
-    row = one_row(input_shape)
-    shapes, order = _trace(module, row)
+    example = zero_example(input_shape)
+    shapes, order = _trace(module, example)
 
     def init(key: Key) -> Params:
         with mask_and_mode(jnp.ones(1), training=False):
-            return from_linen(module.init(key, row))
+            return from_linen(module.init(key, example))
 
     assembled = assemble(
         init=init,
         apply=_forward(module),
         normalise=normaliser(input_shape, shift, scale, precision),
-        row=row,
+        example=example,
         loss=loss,
         shapes=shapes,
         order=order,
@@ -90,7 +90,7 @@ def task(
 
 
 def _forward(module: nn.Module) -> Apply:
-    """The module's forward pass, as `assemble` wants it."""
+    """Makes the `apply` of `assemble` for a module."""
 
     def apply(
         state: State, x: Array, mask: Array, part: str | None, key: Key | None
@@ -115,38 +115,40 @@ def _forward(module: nn.Module) -> Apply:
 
 
 def _method(part: str | None) -> Callable[..., Any] | None:
-    """What Linen's `apply` calls for one part; None: the module's `__call__`."""
+    """Returns the method that Linen's `apply` calls; None is the `__call__`."""
     if part is None:
         return None
     return lambda model, x: getattr(model, part)(x)
 
 
 def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
-    """Raises a ValueError unless the task makes logits [B, K] of rows of this shape."""
+    """Raises a ValueError unless the task makes logits [B, K] for such examples."""
     params = jax.eval_shape(task.init, jax.random.key(0))
-    row = np.zeros((1, *input_shape), np.float32)
-    logits = jax.eval_shape(task.predict, params, Batch.full(row))
+    example = np.zeros((1, *input_shape), np.float32)
+    logits = jax.eval_shape(task.predict, params, Batch.full(example))
     shape = logits.shape
     # More logits are allowed: a federation may have a part of a data set's classes.
     if len(shape) != 2 or shape[1] < num_classes:
         raise ValueError(
-            f"the task makes logits of shape {shape} of one row, expected "
+            f"the task makes logits of shape {shape} for one example, expected "
             f"{(1, num_classes)}: one for each class of the federation"
         )
 
 
-def _trace(module: nn.Module, row: np.ndarray) -> tuple[Params, list[tuple[str, ...]]]:
-    """(abstract parameters, paths of the modules as the forward pass calls them)."""
+def _trace(
+    module: nn.Module, example: np.ndarray
+) -> tuple[Params, list[tuple[str, ...]]]:
+    """Returns abstract parameters, and the paths of modules in the order of calls."""
     order = []
 
     def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         order.append(context.module.path)
         return call(*args, **kwargs)
 
-    # The mask is made within the trace, for out of it JAX would compile it.
+    # The mask is made within the trace; outside of it JAX would compile it.
     def init() -> Any:
         with mask_and_mode(jnp.ones(1), training=False):
-            return module.init(jax.random.key(0), row)
+            return module.init(jax.random.key(0), example)
 
     with nn.intercept_methods(record):
         variables = jax.eval_shape(init)

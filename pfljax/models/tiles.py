@@ -1,17 +1,18 @@
 """Convolution of tiles: fewer products than a kernel has pixels (Winograd's).
 
-A tile of m x m results takes (m + r - 1)^2 products a channel in place of m^2 r^2: 36
-for 144 of a 3x3 kernel, 36 for 100 of a 5x5 one. Along an axis, m slopes and r weights
-are coefficients of two polynomials, whose product has n = m + r - 1. Polynomials are
-multiplied by their values at n points; a convolution is the transpose of that product.
+A tile of m x m results takes (m + r - 1)^2 products a channel instead of m^2 r^2: 36
+instead of 144 for a 3x3 kernel, and 36 instead of 100 for a 5x5 kernel. Along an axis,
+m slopes and r weights are coefficients of two polynomials, whose product has n = m + r
+- 1. Polynomials are multiplied by their values at n points; a convolution is the
+transpose of that product.
 The axes are treated one after the other: Lavin, Gray, CVPR 2016,
 https://arxiv.org/abs/1509.09308. In their Y = A^T [(G g G^T) * (B^T d B)] A, A is
 `slope`, G `kernel` and B `product`. The points are those that round least, of Barabasz
 et al., ACM TOMS 2020, https://arxiv.org/abs/1803.10986.
 
-For square windows, strides and dilations of 1 and padding of 0 or more. What is not
-finite, or a million times larger than its neighbours, is felt in its whole tile. Below,
-n * n counts the points, and `tiles` those of all images.
+Windows are square, strides and dilations are 1 and padding is 0 or more. A number that
+is not finite, or a million times larger than its neighbours, changes its whole tile.
+Below, n * n counts the points, and `tiles` the tiles of all images.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,12 @@ from pfljax.core.types import Array
 from pfljax.models.windows import Form, Window, pad_images, pixel_slices
 
 POINTS = (0.0, 1.0, -1.0, 0.5, -2.0)  # and infinity
-# A weight is transformed and read in the time of so many of its products (measured).
+# A weight is transformed and read in the time of so many products (measured).
 WEIGHT = 100
 
 
 class Transform(NamedTuple):
-    """What takes coefficients to values at the points, and these back."""
+    """The matrices from coefficients to values at the points, and back."""
 
     slope: np.ndarray  # [n, m]
     kernel: np.ndarray  # [n, r]
@@ -40,7 +41,7 @@ class Transform(NamedTuple):
 
 @cache
 def transform(size: int, pixels: int) -> Transform:
-    """For tiles of `size` results along an axis, and a kernel of so many pixels."""
+    """Makes the matrices of tiles with `size` results and a kernel of `pixels`."""
     count = size + pixels - 1
     points = np.array(POINTS[: count - 1])
 
@@ -49,46 +50,48 @@ def transform(size: int, pixels: int) -> Transform:
         at_infinity = np.eye(coefficients)[-1]
         return np.vstack([powers, at_infinity])
 
-    # A zero with a last digit of its own would cost a product.
+    # A zero that is rounded to another number would cost a product.
     product = np.round(np.linalg.inv(values(count)), 12)
     return Transform(values(size), values(pixels), product)
 
 
 def cost(form: Form, batch: int, size: int) -> int:
-    """Products of a batch a pair of channels, those that its weights take included."""
+    """Counts the products of a batch for each pair of channels, with its weights."""
     h, w = _tiles(form, size)
     points = (size + form.window.size[0] - 1) ** 2
     return points * (batch * h * w + WEIGHT)
 
 
 def forward(x: Array, kernel: Array, form: Form, size: int) -> Array:
-    """The convolution of images [B, H, W, I] with [r, r, I, O], by tiles of `size`."""
-    of = transform(size, form.window.size[0])
-    values = _both_axes(of.kernel, kernel.reshape(-1, form.channels * form.outputs))
+    """Convolves images [B, H, W, I] with [r, r, I, O], by tiles of `size`."""
+    matrices = transform(size, form.window.size[0])
+    values = _both_axes(
+        matrices.kernel, kernel.reshape(-1, form.channels * form.outputs)
+    )
     kernels = values.reshape(-1, form.channels, form.outputs)
     products = jnp.matmul(_images(x, form, size), kernels, precision=form.precision)
     return _results(products, form, size)
 
 
 def by_kernel(x: Array, slope: Array, form: Form, size: int) -> Array:
-    """The gradient in the kernel, of the slope [B, H', W', O]: [r, r, I, O]."""
-    of = transform(size, form.window.size[0])
+    """Computes the gradient [r, r, I, O] in the kernel, from slopes [B, H', W', O]."""
+    matrices = transform(size, form.window.size[0])
     products = jnp.einsum(
         "nti,nto->nio",
         _images(x, form, size),
         _slopes(slope, form, size),
         precision=form.precision,
     )
-    gradient = _both_axes(of.kernel.T, products.reshape(len(products), -1))
+    gradient = _both_axes(matrices.kernel.T, products.reshape(len(products), -1))
     return gradient.reshape(form.kernel)
 
 
 def _images(x: Array, form: Form, size: int) -> Array:
-    """The values of the pixels that each tile sees, [n * n, tiles, I]."""
+    """Computes the values of the pixels that each tile sees, [n * n, tiles, I]."""
     matrix = transform(size, form.window.size[0]).product.T
     count = len(matrix)
     axes = zip(form.image, form.window.padding, _tiles(form, size), strict=True)
-    # Behind, as far as the last tile sees.
+    # The padding behind reaches as far as the last tile sees.
     rows, columns = (
         (before, (tiles - 1) * size + count - before - pixels)
         for pixels, (before, _), tiles in axes
@@ -107,7 +110,7 @@ def _images(x: Array, form: Form, size: int) -> Array:
 
 
 def _slopes(slope: Array, form: Form, size: int) -> Array:
-    """The values of the slopes in each tile, [n * n, tiles, O]."""
+    """Computes the values of the slopes in each tile, [n * n, tiles, O]."""
     matrix = transform(size, form.window.size[0]).slope
     h, w = _tiles(form, size)
     rows, columns = form.slope
@@ -131,20 +134,20 @@ def _results(products: Array, form: Form, size: int) -> Array:
 
 
 def _tiles(form: Form, size: int) -> tuple[int, int]:
-    """Tiles along rows and columns; the last may have fewer results."""
+    """Counts tiles along rows and columns; the last may have fewer results."""
     h, w = (ceil(results / size) for results in form.slope)
     return h, w
 
 
 def _both_axes(matrix: np.ndarray, a: Array) -> Array:
-    """The matrix times rows and columns of a tile, which are the first axis of `a`."""
+    """Multiplies rows and columns of a tile, the first axis of `a`, by the matrix."""
     return jnp.matmul(np.kron(matrix, matrix).astype(a.dtype), a)
 
 
 def _combine(matrix: np.ndarray, parts: Sequence[Array]) -> Array:
-    """The matrix times an axis that comes in parts, as the first axis.
+    """Multiplies an axis that comes in parts by the matrix; it becomes the first axis.
 
-    As sums: on a CPU these are faster than a product where the parts overlap.
+    These are sums, which on a CPU are faster than a product where the parts overlap.
     """
     sums = []
     for row in matrix:

@@ -18,41 +18,41 @@ from pfljax.models.network import Network
 
 
 def hidden_units(network: nn.Module, params: Params) -> list[Units]:
-    """The units of each hidden layer of a feed-forward model, by their parameters.
+    """Finds the units of each hidden layer of a feed-forward model.
 
-    The units on both sides of a skip are one. A GroupNorm's groups stay together, in
-    any order, and units change places within them.
+    The units on both sides of a skip connection are the same. The groups of a GroupNorm
+    stay together, in any order, and units change places within them.
 
     Args:
-      network: the module, as `models.model` makes it or as `models.task` was given it.
-      params: any parameters of it: only their shapes are looked at.
+      network: the module that `models.model` made or that `models.task` took.
+      params: any parameters of it; only their shapes are read.
 
     Raises:
-      ValueError: a layer is of no known kind, or params are not one model's of the
-        network.
+      ValueError: a layer is of an unknown kind, or params are not those of one model of
+        the network.
     """
     *hidden, _ = layer_units(network, params)
     return hidden
 
 
 def layer_units(network: nn.Module, params: Params) -> list[Units]:
-    """The units of `hidden_units`, and behind them the logits.
+    """Finds the units of `hidden_units`, followed by the logits.
 
     Raises:
-      ValueError: as of `hidden_units`.
+      ValueError: see `hidden_units`.
     """
     leaves: Any = flatten_dict(params)
     walk = _Walk(leaves)
-    # The inputs are the data: their order is not free, so they have no group.
+    # The order of the inputs is that of the data, so they have no group.
     outputs = walk(network, (), None)
     if outputs is None:
         raise ValueError(
             "the network has no dense layer and no convolution; give one that makes "
-            "logits of its rows"
+            "logits of examples"
         )
     roots = [walk.root(group) for group in walk.groups]
     groups = {id(root): root for root in roots}
-    # The logits are the classes: their order is not free.
+    # The order of the logits is that of the classes.
     logits = walk.root(outputs)
     groups.pop(id(logits), None)
     return [
@@ -66,7 +66,7 @@ def layer_units(network: nn.Module, params: Params) -> list[Units]:
 
 
 def resize(layer: Any, widths: Mapping[Path, int], path: Path = ()) -> Any:
-    """The network whose layers at these paths put out so many units."""
+    """Changes the number of units of the layers at these paths."""
     if path in widths:
         return layer.clone(features=widths[path])
     match layer:
@@ -86,7 +86,7 @@ class _Group:
     """Units whose parameters are still being gathered.
 
     Where two branches of a residual block meet, their units are the same: `same_as`
-    then leads from one to the other, and `_Walk.root` to the end of that way.
+    leads from one to the other, and `_Walk.root` follows it to the end.
     """
 
     def __init__(self, size: int):
@@ -99,7 +99,7 @@ class _Group:
 class _Walk:
     """Follows units through the layers, in the order in which they run.
 
-    `inputs` are the units that the next layer takes: None of the network's inputs.
+    `inputs` are the units that the next layer takes; None for the network's inputs.
     """
 
     def __init__(self, leaves: dict[Path, np.ndarray]):
@@ -107,13 +107,13 @@ class _Walk:
         self.groups: list[_Group] = []
 
     def root(self, group: _Group) -> _Group:
-        """Who gathers for these units."""
+        """Returns the group that has the axes of these units."""
         while group.same_as is not group:
             group = group.same_as
         return group
 
     def tie(self, group: _Group | None, path: Path, axis: int) -> None:
-        """Notes that the units stand at this axis, if there is such a parameter."""
+        """Adds this axis to the units, if there is such a parameter."""
         # Layers without a bias or a scale lack these leaves.
         if group is None or path not in self.leaves:
             return
@@ -121,7 +121,7 @@ class _Walk:
         self.root(group).axes.append(Axis(path, axis, shape))
 
     def outputs(self, path: Path, axis: int) -> _Group:
-        """The units that a layer with this kernel puts out."""
+        """Makes the units that a layer with this kernel puts out."""
         kernel = (*path, "kernel")
         group = _Group(self.leaves[kernel].shape[axis])
         self.groups.append(group)
@@ -130,7 +130,7 @@ class _Walk:
         return group
 
     def __call__(self, layer: Any, path: Path, inputs: _Group | None) -> Any:
-        """The units after the layer; functions such as ReLU and flatten keep them."""
+        """Returns the units after the layer; ReLU, flatten and others keep them."""
         match layer:
             case Network():
                 features = self(layer.body, (*path, "body"), inputs)
@@ -148,14 +148,14 @@ class _Walk:
                 self.channelwise(layer, path, inputs)
             case nn.Module() if not isinstance(layer, Dropout):
                 raise ValueError(
-                    f"{type(layer).__name__} at {'/'.join(path)} is no layer whose "
-                    "units are known; give the model as a Network of dense layers, "
+                    f"{type(layer).__name__} at {'/'.join(path)} is a layer whose "
+                    "units are unknown; give the model as a Network of dense layers, "
                     "convolutions, normalisations and residual blocks"
                 )
         return inputs
 
     def product(self, layer: Any, path: Path, inputs: _Group | None) -> _Group:
-        """A dense layer or a convolution."""
+        """Follows a dense layer or a convolution."""
         if getattr(layer, "feature_group_count", 1) != 1:
             raise ValueError(f"{'/'.join(path)} is a grouped convolution; expected one")
         rank = 2 + np.size(getattr(layer, "kernel_size", ()))
@@ -177,7 +177,7 @@ class _Walk:
         return self.outputs(path, output_axis)
 
     def channelwise(self, layer: Any, path: Path, units: _Group | None) -> None:
-        """A layer that keeps each channel by itself."""
+        """Follows a layer that keeps channels apart."""
         inner = path
         if isinstance(layer, GroupNorm):
             inner = (*path, "GroupNorm_0")
@@ -193,7 +193,7 @@ class _Walk:
     def residual(
         self, layer: Residual, path: Path, inputs: _Group | None
     ) -> _Group | None:
-        """Branch and skip end in the same units."""
+        """Follows a residual block, whose branch and skip end in the same units."""
         branch = self(layer.branch, (*path, "branch"), inputs)
         skip = inputs
         if layer.skip is not None:
@@ -211,7 +211,7 @@ class _Walk:
 
 
 def _num_groups(layer: Any, channels: int) -> Any:
-    """Groups of a group normalisation of so many channels."""
+    """Counts the groups of a group normalisation of so many channels."""
     if isinstance(layer, GroupNorm):
         return np.gcd(8, channels)
     if layer.group_size:

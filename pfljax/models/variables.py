@@ -13,24 +13,24 @@ from pfljax.core.types import Params
 
 
 class State(NamedTuple):
-    """What a module has, each with the module's own paths."""
+    """The variables of a module, by the module's own paths."""
 
     parameters: Params
     statistics: Params
 
 
 def join(parameters: Params, statistics: Params) -> Params:
-    """One nested dict of both; a module has the same path in each."""
+    """Joins both in one nested dict; a module has the same path in each."""
     flat = dict(flatten_dict(parameters))
     for path, leaf in flatten_dict(statistics).items():
         *module, name = path
-        # The key of its own tells a statistic from a parameter of the same name.
+        # The key tells a statistic from a parameter of the same name.
         flat[(*module, STATISTICS, name)] = leaf
     return unflatten_dict(flat)
 
 
 def split(params: Params) -> State:
-    """The state of which `join` made `params`."""
+    """Splits `params` into the state that `join` made them of."""
     parameters = {}
     statistics = {}
     for path, leaf in flatten_dict(params).items():
@@ -43,12 +43,12 @@ def split(params: Params) -> State:
 
 
 def without_key(path: tuple[str, ...]) -> tuple[str, ...]:
-    """The path of a leaf as its module has it."""
+    """Returns the path of a leaf in its module."""
     return tuple(key for key in path if key != STATISTICS)
 
 
 def from_linen(variables: Any) -> Params:
-    """The parameters of a task, of the variables that a Linen module's `init` makes."""
+    """Makes the parameters of a task from the variables of a Linen module."""
     # Flax leaves out what is empty: a model of no layers, or of no running statistics.
     parameters = variables.get("params", {})
     statistics = variables.get(STATISTICS, {})

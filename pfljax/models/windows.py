@@ -1,4 +1,4 @@
-"""Windows that slide over images, and what each of their pixels sees."""
+"""Windows that slide over images, and the pixels under them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class Window(NamedTuple):
 
 
 class Form(NamedTuple):
-    """All that is static of a convolution."""
+    """The static parameters of a convolution."""
 
     window: Window
     image: tuple[int, int]  # rows and columns
@@ -29,7 +29,7 @@ class Form(NamedTuple):
     outputs: int
     groups: int = 1
     precision: Any = None
-    columns: bool = False  # by matrix products, wherever it runs
+    columns: bool = False  # by matrix products on every platform
 
     @property
     def kernel(self) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
     @property
     def slope(self) -> tuple[int, int]:
-        """Rows and columns of what the convolution gives."""
+        """Rows and columns of the convolution's results."""
         covered = reach(self.window)
         steps = self.window.strides
         before_and_behind = self.window.padding
@@ -48,7 +48,7 @@ class Form(NamedTuple):
 
 
 def reach(window: Window) -> tuple[int, int]:
-    """Pixels from the first that a window covers to its last, rows and columns."""
+    """Counts the rows and columns from a window's first pixel to its last."""
     h, w = ((n - 1) * d + 1 for n, d in zip(window.size, window.dilation, strict=True))
     return h, w
 
@@ -56,7 +56,7 @@ def reach(window: Window) -> tuple[int, int]:
 def resolve_sides(
     padding: str | Sequence[tuple[int, int]], image: Sequence[int], window: Window
 ) -> Sides:
-    """ "SAME", "VALID" or pairs, as pairs."""
+    """Converts the padding "SAME", "VALID" or pairs to pairs."""
     if isinstance(padding, str):
         padding = lax.padtype_to_pads(image, reach(window), window.strides, padding)
     rows, columns = padding
@@ -64,18 +64,21 @@ def resolve_sides(
 
 
 def all_sides(pad: int) -> Sides:
-    """The same padding before and behind the rows, and the columns."""
+    """Pads by `pad` before and behind the rows and the columns."""
     return (pad, pad), (pad, pad)
 
 
 def pad_images(x: Array, sides: Sides, fill: float = 0.0) -> Array:
-    """Images [B, H, W, C] with rows and columns of `fill` on their sides."""
+    """Adds rows and columns of `fill` to images [B, H, W, C]."""
     rows, columns = sides
     return jnp.pad(x, ((0, 0), rows, columns, (0, 0)), constant_values=fill)
 
 
 def shift(x: Array, window: Window, fill: float = 0.0) -> list[Array]:
-    """What each pixel of the window sees of the images, h * w times [B, H', W', C]."""
+    """Returns, for each of the window's h * w pixels, the images that it sees.
+
+    Each is [B, H', W', C].
+    """
     x = pad_images(x, window.padding, fill)
     rows = pixel_slices(x.shape[1], window, axis=0)
     columns = pixel_slices(x.shape[2], window, axis=1)
@@ -84,7 +87,7 @@ def shift(x: Array, window: Window, fill: float = 0.0) -> list[Array]:
 
 
 def pixel_slices(length: int, window: Window, axis: int) -> list[slice]:
-    """Along one axis: what each pixel of a window sees, window after window."""
+    """Returns, along one axis, the slice that each pixel of a window sees."""
     last = length - reach(window)[axis] + 1
     offsets = (n * window.dilation[axis] for n in range(window.size[axis]))
     step = window.strides[axis]

@@ -234,5 +234,5 @@ def test_resnet9_has_running_statistics_where_it_is_asked_to():
 
 def test_a_layer_whose_rows_are_not_in_front_is_refused():
     turned = nn.Sequential([lambda x: x.T, nn.BatchNorm(), lambda x: x.T])
-    with pytest.raises(ValueError, match="bring the axis of the rows to the front"):
+    with pytest.raises(ValueError, match="bring the batch axis to the front"):
         models.task(models.Network(turned, nn.Dense(3)), (3,))

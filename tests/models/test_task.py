@@ -146,10 +146,10 @@ def test_modules_that_are_no_model_are_named(module, message):
 def test_a_task_is_held_to_the_shape_and_the_classes():
     models.check_task(small(), (4,), 3)
     with pytest.raises(
-        ValueError, match=r"shape \(1, 3\) of one row, expected \(1, 4\)"
+        ValueError, match=r"shape \(1, 3\) for one example, expected \(1, 4\)"
     ):
         models.check_task(small(), (4,), 4)
-    with pytest.raises(ValueError, match=r"expected rows of \(4,\)"):
+    with pytest.raises(ValueError, match=r"expected examples of \(4,\)"):
         models.check_task(small(), (5,), 3)
 
 
@@ -170,5 +170,5 @@ def test_wrong_options_are_named(options, message):
 
 def test_rows_of_another_shape_are_named():
     task = small()
-    with pytest.raises(ValueError, match=r"shape \(2, 2, 2\), expected rows of \(4,\)"):
+    with pytest.raises(ValueError, match=r"shape \(2, 2, 2\), expected examples of"):
         task.predict(task.init(KEY), Batch.full(jnp.zeros((2, 2, 2))))

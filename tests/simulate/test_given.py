@@ -48,7 +48,7 @@ RUNS = {
 TASKS = {
     "int": (4, r"input_shape is 4, of type int; .* such as \(8,\)"),
     "none": (None, "input_shape is None"),
-    "negative": ((-4,), r"input_shape is \(-4,\); expected the shape of one row"),
+    "negative": ((-4,), r"input_shape is \(-4,\); expected the shape of one example"),
     "zero": ((0,), r"input_shape is \(0,\); expected"),
     "text": (("a",), r"input_shape is \('a',\); expected"),
     "float": ((4.0,), r"input_shape is \(4.0,\); expected"),

@@ -367,7 +367,7 @@ def test_a_model_of_ones_own_is_run(tmp_path):
 
 def test_a_model_of_too_few_classes_is_refused(tmp_path):
     small = models.task_from_nnx(lambda rngs: Own(rngs, 2), (3,))
-    with pytest.raises(ValueError, match=r"shape \(1, 2\) of one row, expected"):
+    with pytest.raises(ValueError, match=r"shape \(1, 2\) for one example, exp"):
         run(SMALL.replace(out=str(tmp_path / "run"), model="mine"), mine(), task=small)
 
 
