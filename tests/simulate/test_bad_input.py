@@ -35,15 +35,10 @@ SETTINGS = {
     "32 bits": (
         {"epochs": None, "steps": 2**32}, r"steps is 4294967296; .* below 2\*\*31$",
     ),
-    "union": ({"width": 0}, "width is 0; expected at least 1"),
     "positive": ({"lr": -0.1}, "lr is -0.1; expected a finite number > 0"),
-    "nan": ({"epochs": NAN}, "epochs is nan; expected a finite number > 0"),
     "zero in float32": ({"lr": 1e-320}, "lr is 1e-320; .* from 1.2e-38"),
     "infinite in float32": ({"lr": 1e39}, "lr is 1e.39; .* to 3.4e38"),
-    "not negative": ({"weight_decay": -1.0}, "weight_decay is -1.0; expected a fini"),
-    "below one": ({"momentum": 0.9999999999}, "is 0.9999999999; .* up to 0.99999994"),
     "part": ({"validation": 1.0}, "validation is 1.0; expected a share"),
-    "share": ({"stragglers": 1.5}, "stragglers is 1.5; expected a number from 0 to 1"),
     "UTF-8": ({"label": "\udcff"}, "expected printable text"),
     # conflicts
     "cohort": ({"cohort": 30}, "cohort is 30, .* 20 clients; choose cohort"),
@@ -89,22 +84,15 @@ SETTINGS = {
     "unseen none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
     # names
-    "algorithm": ({"algorithm": "fedavgg"}, "known: apfl, .*; did you mean 'fedavg'"),
     "dataset": ({"dataset": "digitz"}, "data set 'digitz'; known: .*mean 'digits'?"),
-    "dataset option": ({"dataset": "digits:evry=2"}, "'evry'; known: every; did you"),
     "dataset config": ({"dataset": "emnist/foo"}, "no data set 'emnist/foo'"),
     "empty name": ({"dataset": ""}, "'' has no name"),
-    "form": ({"partition": "shards:per_client"}, "not of the form name:key=value"),
     # options
-    "option": ({"algorithm": "fedavg:mu=1.0"}, "unknown parameter 'mu'; known:"),
-    "option type": ({"algorithm": "ditto:lam=x"}, "lam is 'x'; expected a number"),
-    "option range": ({"algorithm": "ditto:lam=-1.0"}, "lam is -1.0; expected"),
     "option missing": ({"noise": "pair"}, "noise 'pair' needs the parameter 'rate'"),
     "epochs of steps": (
         {"algorithm": "ditto:personal_epochs=2", "epochs": None, "steps": 3},
         "local training counts steps; give epochs",
     ),
-    "clusters": ({"algorithm": "ifca:clusters=21"}, "federation has 20 clients"),
     # models
     "hidden": ({"model": "mlp:hidden=(8, 0)"}, r"hidden is \(8, 0\); expected pos"),
     "pools": ({"model": "gn_cnn:channels=(8,8,8,8)"}, "model with fewer pools"),

@@ -13,7 +13,7 @@ from pfljax.data.sources import cache, load, prepare, raw_archives
 X, Y = np.ones((4, 2), np.float32), np.array([0, 1, 2, 0])
 
 
-def refuse(read, message, file):
+def check_refused(read, message, file):
     """Checks that the error is one line which has the message and names the file."""
     with pytest.raises(ValueError, match=message) as error:
         read()
@@ -94,7 +94,7 @@ def pack(file, **changes):
 def test_every_reader_of_archives(reader, damage, cache_dir, tmp_path):
     file, read, remedy = reader(tmp_path)
     damage(file)
-    refuse(read, f"{DAMAGES[damage]}.*{remedy}", file)
+    check_refused(read, f"{DAMAGES[damage]}.*{remedy}", file)
 
 
 def test_a_packed_set_is_read_as_it_was_written(tmp_path):
@@ -117,7 +117,7 @@ PACKED = {
 def test_packed_sets_that_do_not_fit_together(message, tmp_path):
     file = pack(tmp_path / "packed" / "cifar10_webp.npz", **PACKED[message])
     message = f"{message}.*fetch it again"
-    refuse(lambda: raw_archives.read("cifar10", tmp_path), message, file)
+    check_refused(lambda: raw_archives.read("cifar10", tmp_path), message, file)
 
 
 def idx(values, shape=None):
@@ -152,19 +152,19 @@ def test_idx_files(message, tmp_path):
     file = place / "train-images-idx3-ubyte.gz"
     file.write_bytes(IDX[message])
     message = f"{message}.*fetch it again$"
-    refuse(lambda: raw_archives.read("mnist", tmp_path), message, file)
+    check_refused(lambda: raw_archives.read("mnist", tmp_path), message, file)
 
 
 def test_examples_of_an_npz_are_refused_with_the_file(tmp_path):
     file = tmp_path / "d.npz"
     np.savez(file, x=X.astype(float) * 1e300, y=Y)
     message = r"x holds 1e\+300, but is stored"
-    refuse(lambda: load("npz", path=str(file)), message, file)
+    check_refused(lambda: load("npz", path=str(file)), message, file)
     np.savez(file, x=X, y=Y, x_test=X)
     message = "it has 'x_test', which is not read, beside"
-    refuse(lambda: load("npz", path=str(file)), message, file)
+    check_refused(lambda: load("npz", path=str(file)), message, file)
 
 
 def test_a_version_that_tfds_has_no_more(cache_dir):
     message = r"TFDS has no data set 'mnist:1.0.0'"
-    refuse(lambda: prepare("mnist:1.0.0"), message, "mnist:1.0.0")
+    check_refused(lambda: prepare("mnist:1.0.0"), message, "mnist:1.0.0")
