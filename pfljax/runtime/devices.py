@@ -1,7 +1,7 @@
-"""Which devices a run uses.
+"""The devices of a run.
 
-A CPU is one device to JAX, and its threads help little with batches of ten rows: one
-device a core, each training clients of its own, is faster.
+JAX takes a CPU as one device, whose threads help little with batches of ten examples.
+One device for each core, which trains its own clients, is faster.
 """
 
 import contextlib
@@ -13,15 +13,13 @@ import jax
 
 DAY = 24 * 60 * 60  # seconds
 FLAGS = {
-    # XLA takes a device that waits a minute for another's clients for stuck, and aborts
-    # the process.
+    # Else XLA aborts the process when a device waits a minute for another's clients.
     "xla_cpu_collective_call_warn_stuck_timeout_seconds": DAY,
     "xla_cpu_collective_call_terminate_timeout_seconds": DAY,
-    # Parameters then change where they lie, without copies: W2 does a seventh more
-    # steps a second.
+    # Parameters are then updated in place: W2 does a seventh more steps a second.
     "xla_cpu_copy_insertion_use_region_analysis": "true",
     # On a GPU XLA's own kernels for products abort the process where they tile the
-    # pixels under windows (ResNet-18, jaxlib 0.11.2). The vendor's library does not.
+    # windows of convolutions (ResNet-18, jaxlib 0.11.2). The vendor's library does not.
     "xla_gpu_enable_triton_gemm": "false",
 }
 
@@ -31,13 +29,13 @@ _config: Any = jax.config  # its attributes are made at run time
 def prepare() -> None:
     """Makes every CPU core a device of its own, if JAX has not started.
 
-    Does nothing where the user has said how many (jax_num_cpu_devices or XLA_FLAGS).
+    Does nothing if the user has set their number (jax_num_cpu_devices or XLA_FLAGS).
     """
     _add_flags()
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" in flags:
         return
-    # -1 is JAX's default: nobody has said how many.
+    # -1 is JAX's default.
     if _config.jax_num_cpu_devices != -1:
         return
     # A RuntimeError means that JAX has started: its devices are what they are.
@@ -46,7 +44,7 @@ def prepare() -> None:
 
 
 def _add_flags() -> None:
-    """Adds `FLAGS` to those that the user has given, which stay as they are."""
+    """Adds `FLAGS` to XLA_FLAGS; the user's own take precedence."""
     flags = os.environ.get("XLA_FLAGS", "")
     if flags and not flags.lstrip().startswith("-"):  # a file of flags, for XLA alone
         return
@@ -55,7 +53,7 @@ def _add_flags() -> None:
 
 
 def clean_environment() -> dict[str, str]:
-    """The environment of a program whose XLA may not know `FLAGS`: without them."""
+    """The environment without `FLAGS`, for a program whose XLA may not know them."""
     added = {f"--{name}={value}" for name, value in FLAGS.items()}
     flags = os.environ.get("XLA_FLAGS", "").split()
     kept = [flag for flag in flags if flag not in added]
@@ -63,22 +61,22 @@ def clean_environment() -> dict[str, str]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def at_hand(wanted: int | None) -> int | None:
-    """`wanted` devices, or None where there are fewer than a run had."""
+    """`wanted`, the devices that a run had; None if there are fewer now."""
     prepare()
     return wanted if wanted is None or wanted <= len(check()) else None
 
 
 def check(wanted: int | None = None) -> list[Any]:
-    """All devices, of which a run wants so many: asked before data are made.
+    """All devices, after checking that there are as many as `wanted`.
 
     Raises:
-      ValueError: JAX has none of those that JAX_PLATFORMS names, or fewer than
-        wanted, or makes float64 of numbers (pfljax is of float32), or compiles nothing.
+      ValueError: JAX has no device of JAX_PLATFORMS, or fewer than wanted, or it is
+        set to float64 or not to compile.
     """
     if _config.jax_enable_x64:
         raise ValueError(
@@ -90,7 +88,7 @@ def check(wanted: int | None = None) -> list[Any]:
             "JAX_DISABLE_JIT is set, but without compiled programs a round takes "
             "hours; unset it, or set jax_disable_jit to False"
         )
-    # Of a platform whose plugin is missing JAX says nothing: it fails an assertion.
+    # If the plugin of a platform is missing, JAX only fails an assertion.
     try:
         devices = jax.devices()
     except (RuntimeError, AssertionError) as error:
@@ -121,7 +119,7 @@ def choose(wanted: int | None, cohort: int) -> int:
       ValueError: there are fewer devices than wanted.
     """
     num_processes = jax.process_count()
-    # Every process gives equally many: the one with the fewest says how many.
+    # Every process gives equally many devices.
     usable = min(len(jax.local_devices(process_index=i)) for i in range(num_processes))
     if wanted is None:
         # More CPU devices than cores would take turns.
@@ -143,15 +141,14 @@ def _check_available(wanted: int, num_processes: int, usable: int) -> None:
 
 
 def use_compile_cache() -> None:
-    """Keeps compiled programs between runs, all of them, unless the user has said else.
+    """Keeps all compiled programs between runs, unless the user has set otherwise.
 
-    Where, JAX_COMPILATION_CACHE_DIR says; from how many seconds of compilation on,
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS does.
+    JAX_COMPILATION_CACHE_DIR is their folder; programs that compile in less than
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS are not kept.
     """
     if not _config.jax_compilation_cache_dir:
         cache = Path.home() / ".cache" / "pfljax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
-    # JAX's own threshold is a second: of a small run it keeps nothing. Even what takes
-    # milliseconds to compile is read in fewer.
+    # JAX's own threshold is a second, which no program of a small run reaches.
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -1,4 +1,4 @@
-"""What a run ran on."""
+"""The versions and devices of a run."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""Ends a program in one line: exit code 2 for an error, 130 for Ctrl-C."""
+"""Errors of a program in one line: exit code 2 for an error, 130 for Ctrl-C."""
 
 import contextlib
 import os

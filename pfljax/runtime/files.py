@@ -1,10 +1,10 @@
-"""Files that are complete or not there.
+"""Files that are either complete or missing.
 
     with files.whole(path) as part:
         part.write_text("...")
 
-`part` lies beside `path` and takes its name in one step when the block ends: a reader
-sees the old file or the new one, and a kill leaves the old.
+`part` is beside `path` and is renamed to it when the block ends: a reader sees the old
+file or the new one, and a kill leaves the old one.
 """
 
 import os
@@ -28,7 +28,7 @@ DAMAGE = (  # what reading a broken .npz or JSON file raises
 
 
 class FileError(RuntimeError):
-    """A file is not what it should be; the message says what to do."""
+    """A file is missing or invalid; the message says what to do."""
 
 
 class FolderError(FileError):
@@ -47,7 +47,7 @@ class StoreError(FileError):
 def whole(path: Path, lasting: bool = False) -> Iterator[Path]:
     """Gives the path to write to; it becomes `path` at the end of the block.
 
-    `lasting`: a power failure, too, leaves the old file or the new one.
+    `lasting`: even a power failure leaves the old file or the new one.
     """
     part = path.with_name(path.name + PART)
     try:
@@ -73,7 +73,7 @@ def sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str, lasting: bool = False) -> None:
-    """Writes `text` as UTF-8, whole or not at all; `lasting` as in `whole`."""
+    """Writes `text` as UTF-8, complete or not at all; `lasting` as in `whole`."""
     with whole(path, lasting) as part:
         # Bytes: line ends stay as they are on every system.
         part.write_bytes(text.encode("utf-8"))

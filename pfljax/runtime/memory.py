@@ -1,4 +1,4 @@
-"""What a compiled program needs of a device's memory, what is free, what is held."""
+"""The memory of devices: needed by a compiled program, free, and in use."""
 
 import math
 import re
@@ -11,7 +11,7 @@ import jax
 def needed_bytes(program: Any) -> int:
     """Bytes that one call of a compiled program holds on a device; 0 if unknown.
 
-    Results that take the place of donated arguments count once.
+    Donated arguments and the results in their place count once.
     """
     sizes = program.memory_analysis()
     if sizes is None:
@@ -22,10 +22,7 @@ def needed_bytes(program: Any) -> int:
 
 
 def free_bytes(num_devices: int) -> float:
-    """Free bytes of a device, the least of all; of CPU devices an equal share.
-
-    Of several processes each looks at its own devices.
-    """
+    """The least free bytes of this process's devices; CPU devices share equally."""
     devices = jax.local_devices()[:num_devices]
     stats = [device.memory_stats() for device in devices]
     if all(stats):
@@ -35,15 +32,15 @@ def free_bytes(num_devices: int) -> float:
 
 
 def peak_bytes() -> int | None:
-    """The most that this process has ever held; None where it is not Linux."""
-    return _told_by("/proc/self/status", "VmHWM")
+    """The peak memory of this process; None if the system is not Linux."""
+    return _read_bytes("/proc/self/status", "VmHWM")
 
 
 def highest() -> dict[str, Any]:
-    """The most held since this process began, "peak_bytes", and of what, "peak_of".
+    """The peak memory of this process: "peak_bytes" of "peak_of".
 
-    That is the fullest "device" where devices keep count, else the "process"; empty
-    where neither is known.
+    "peak_of" is the "device" with the highest peak if devices keep count, else the
+    "process". The dict is empty if neither is known.
     """
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
     key = "peak_bytes_in_use"
@@ -55,13 +52,13 @@ def highest() -> dict[str, Any]:
 
 
 def _available_memory() -> float:
-    """Bytes that Linux calls available; infinity elsewhere."""
-    available = _told_by("/proc/meminfo", "MemAvailable")
+    """The bytes that Linux calls available; infinity on other systems."""
+    available = _read_bytes("/proc/meminfo", "MemAvailable")
     return math.inf if available is None else available
 
 
-def _told_by(path: str, name: str) -> int | None:
-    """Bytes in the line of this name of a file of Linux's; None where there is none."""
+def _read_bytes(path: str, name: str) -> int | None:
+    """The bytes in a line of this name in a file of Linux; None without the file."""
     file = Path(path)
     if not file.exists():
         return None

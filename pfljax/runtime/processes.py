@@ -1,7 +1,7 @@
-"""Several processes, one run: how they connect, and what they must agree on.
+"""Several processes that run one experiment together.
 
-Every process runs the same program with its own devices as part of one mesh. Process 0
-alone writes into the run folder. It decides whatever depends on the clock or on files,
+Every process runs the same program with its own devices as part of one mesh. Only
+process 0 writes into the run folder. It decides what depends on the clock or on files,
 and `ask` sends its answer to the others. Without `connect` there is one process.
 """
 
@@ -75,9 +75,9 @@ def first() -> bool:
 
 
 def ask(action: Callable[..., Any], *args: Any) -> Any:
-    """The result of action(*args), which process 0 alone computes, on every process.
+    """The result of action(*args) in process 0, sent to every process.
 
-    The result is JSON, or has arrays in it. An error is raised on every process.
+    The result is JSON, or has arrays in it. An error is raised in every process.
     """
     if not jax.distributed.is_initialized():
         return action(*args)
@@ -108,7 +108,7 @@ def _array_from_json(value: dict[str, Any]) -> Any:
 
 
 def _broadcast(message: bytes) -> bytes:
-    """The message of process 0, on every process."""
+    """The message of process 0, sent to every process."""
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
     length = int(broadcast_one_to_all(np.int32(len(message))))
@@ -120,7 +120,7 @@ def _broadcast(message: bytes) -> bytes:
 
 
 def every(holds: bool) -> bool:
-    """Whether it holds on every process."""
+    """Whether it holds in every process."""
     if not jax.distributed.is_initialized():
         return holds
     from jax.experimental.multihost_utils import process_allgather
@@ -129,13 +129,13 @@ def every(holds: bool) -> bool:
 
 
 def everywhere(action: Callable[..., Any], *args: Any) -> Any:
-    """The result of action(*args) on every process; one failure fails all of them."""
+    """The result of action(*args) in each process; a failure in one fails them all."""
     result = None
     failure = None
     try:
         result = action(*args)
     except Exception as error:
-        # Raised below, after all have met: who left now would let them wait.
+        # Raised below, after all processes have met; else the others would wait.
         failure = error
     if every(failure is None):
         return result
@@ -144,14 +144,14 @@ def everywhere(action: Callable[..., Any], *args: Any) -> Any:
 
 @contextmanager
 def holding(lock: AbstractContextManager[None]) -> Iterator[None]:
-    """Process 0 holds the lock for all of them."""
+    """Process 0 holds the lock for all processes."""
     with ExitStack() as stack:
         ask(stack.enter_context, lock)
         yield
 
 
 def check_same(what: str, value: str) -> None:
-    """Raises a ValueError unless the value is that of process 0 on every process."""
+    """Raises a ValueError unless every process has the value of process 0."""
     if not every(ask(str, value) == value):
         raise ValueError(
             f"the processes of this run have different {what}; give all of them the "
@@ -160,6 +160,6 @@ def check_same(what: str, value: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints one line on stderr, on process 0 only."""
+    """Prints one line on stderr, in process 0 only."""
     if first():
         print(line, file=sys.stderr, flush=True)

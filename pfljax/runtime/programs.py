@@ -1,7 +1,7 @@
-"""Compiled programs that stay for the next call, and how to free them.
+"""A cache of compiled programs.
 
-Compiling costs seconds, and a compiled run 20 to 40 MB: those of the last few settings
-stay, so that a loop over settings in one process does not fill the memory.
+Compiling a run takes seconds, and its programs take 20 to 40 MB. Those of the last few
+settings are kept, so that a loop over settings does not fill the memory.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _caches: list[Any] = []
 
 
 class Same:
-    """A value as part of a key of what is kept: equal if it is the very same.
+    """A value in the key of a cache, equal only to the identical value.
 
     Functions have no other equality, and those of two models may look the same.
     """
@@ -36,14 +36,14 @@ class Same:
 
 
 def memoize(build: Callable) -> Any:
-    """Decorates `build`, of hashable arguments: remembers its last results."""
+    """A decorator that keeps the last results of `build`, by its arguments."""
 
     @functools.wraps(build)
     def make_room(*key: Any) -> Any:
         held = cache.cache_info()
         if held.currsize == SETTINGS:
-            # JAX's own caches hold on to 8 MB of each program that left ours. Not at
-            # every setting: those that stay compile again.
+            # JAX's own caches keep 8 MB of each program that has left ours. They are
+            # seldom cleared, as the programs that remain then compile again.
             if held.misses % SETTINGS == 0:
                 jax.clear_caches()
             _give_back()
@@ -55,10 +55,11 @@ def memoize(build: Callable) -> Any:
 
 
 def quickly_compiled(f: Callable, nbytes: int = 0, **options: Any) -> Any:
-    """`jax.jit` of what draws first states, so many bytes, and seldom runs.
+    """`jax.jit` for a function that seldom runs, such as the draw of first states.
 
-    Random draws take seconds to compile and milliseconds to run. On a CPU without
-    LLVM's optimisation they compile in a fifth of the time, and run half as fast.
+    Random draws of `nbytes` take seconds to compile and milliseconds to run. On a CPU
+    without LLVM's optimisation they compile in a fifth of the time, and run half as
+    fast.
     """
     few = nbytes <= FEW_BYTES and jax.default_backend() == "cpu"
     return jax.jit(f, compiler_options=UNOPTIMISED if few else None, **options)
@@ -73,9 +74,9 @@ def forget_programs() -> None:
 
 
 def _give_back() -> None:
-    """Gives the system the memory of what was forgotten: programs are in cycles."""
+    """Returns the memory of forgotten programs, which are in cycles, to the system."""
     gc.collect()
-    # What is freed between blocks in use stays with glibc, some 30 MB a setting.
+    # glibc keeps what is freed between blocks in use, some 30 MB for each setting.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -1,4 +1,4 @@
-"""How a run is doing: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -13,9 +13,9 @@ Show = Callable[..., None]
 def progress(
     total: int, done: int, cohort: int, quiet: bool = False, name: str = ""
 ) -> Iterator[Show]:
-    """Gives show(round, loss=..., accuracy=...), called after each chunk of rounds.
+    """Gives show(round, loss=..., accuracy=...), to call after each chunk of rounds.
 
-    Every line begins with the `name` of what is run.
+    Every line begins with `name`.
     """
     if quiet:
         yield lambda round_, **figures: None
@@ -40,7 +40,7 @@ def progress(
     def line(round_: int, **figures: Any) -> None:
         evaluated = "accuracy" in figures
         rounds_a_second = measure(round_, evaluated)
-        # A log gets a line an evaluation, a bar would be a line a round.
+        # One line for each evaluation, as one for each round would fill a log.
         if not evaluated and round_ < total:
             return
         words = [f"{name} {value}" for name, value in _format(figures).items()]
@@ -56,10 +56,10 @@ def progress(
 
 
 def _pace() -> Callable[[int, bool], float | None]:
-    """Rounds a second as a function of the round, and of whether it was evaluated.
+    """A function of (round, whether it was evaluated) -> rounds per second.
 
-    Counted from the first call, and anew from the first evaluation: both compile, and
-    have no speed themselves.
+    It counts from the first call, and again from the first evaluation, because both
+    compile.
     """
     starts: list[tuple[int, float]] = []
     evaluations: list[int] = []
