@@ -1,4 +1,4 @@
-"""What every method must hold to: the laws, and small federations to see them on."""
+"""The laws that every method must satisfy, and small federations to check them."""
 
 from pfljax.conformance.play import Case as Case
 from pfljax.conformance.suite import Verdict as Verdict

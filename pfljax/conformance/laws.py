@@ -1,28 +1,24 @@
-"""The laws: functions of a trial that raise an AssertionError.
+"""The laws of methods: functions of a trial that raise an AssertionError.
 
      1  A second call compiles nothing.
-     2  The form of states never changes, and they stay finite. Channels may be used.
-     3  Rounds may be cut, also by a stop and a restored checkpoint.
+     2  States keep their form and stay finite. Channels may be used.
+     3  Rounds may be cut anywhere, also by a stop and a restored checkpoint.
      4  Width, padding and the number of devices change nothing.
      5  Clients may be renumbered.
-     6  A client outside the cohort is unchanged; any part of the work will do.
-     7  Limit identities, such as: FedProx of mu = 0 is FedAvg.
+     6  A client outside the cohort is unchanged, and any part of the work is allowed.
+     7  Limit identities hold; for example, FedProx with mu = 0 is FedAvg.
      8  Bytes are as declared.
      9  No test example is read.
-    10  A method is one file, one word, one paper.
-    11  It lowers for CUDA and TPU; several devices make one all-reduce a round.
-    12  One architecture in two groups is as in one.
+    10  A method has one file, one word and one paper.
+    11  It lowers for CUDA and TPU; several devices make one all-reduce per round.
+    12  One architecture in two groups gives the same result as in one.
 
-Two things need a checkout: law 7, which has no general form (tests/test_limits.py), and
-what of laws 4 and 11 needs several devices (tests/engine/test_mesh.py), because a
-process that has started JAX gets no more of them.
+Law 7 has no general form, and is tested in tests/test_limits.py. The parts of laws 4
+and 11 that need several devices are tested in tests/engine/test_mesh.py, because a
+process that has started JAX gets no more devices.
 """
 
-import ast
-import inspect
-import io
 import tempfile
-import tokenize
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +28,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.channel import count_traffic
 from pfljax.conformance import toy
 from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import (
@@ -46,14 +41,18 @@ from pfljax.conformance.script import (
     full_script,
     renumber,
 )
-from pfljax.conformance.uploads import channels_fit, origins_are_uploads_of_no_step
+from pfljax.conformance.source import one_file_one_word_one_paper
+from pfljax.conformance.uploads import (
+    bytes_are_as_declared,
+    channels_fit,
+    origins_are_uploads_of_no_step,
+)
 from pfljax.core.types import ClientData, Examples
 from pfljax.engine.setting import Groups
 from pfljax.runs import checkpoint
 
 Law = Callable[[Trial], None]
 
-HEADINGS = ("Server ", "Client ", "Message ", "Upload ", "https://")
 # Client i of the renumbered toy is client OLD[i].
 OLD = np.array([5, 2, 7, 0, 3, 6, 1, 4])
 
@@ -84,7 +83,7 @@ def cuts_are_free(trial: Trial) -> None:
 
 
 def restores(trial: Trial) -> None:
-    """A run that is stopped and restored goes on as if it were never stopped."""
+    """A run that is stopped and restored continues as if it had never stopped."""
     saved = trial.states[3]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -111,23 +110,23 @@ def width_and_padding_are_free(trial: Trial) -> None:
 
 
 def silence_is_absence(trial: Trial) -> None:
-    """A client that does not report is as if it had never been asked."""
+    """A client that does not report has the same effect as one that was not asked."""
     script = full_script()
     silent = script._replace(reports=script.reports.at[2].set(0))
     absent = silent._replace(cohorts=script.cohorts.at[:, 2].set(CLIENTS))
     first = trial.states[0]
     after_silence = replay(trial, first, ROUNDS, silent)
     after_absence = replay(trial, first, ROUNDS, absent)
-    # Not the whole state: `cohort` names who was asked, which differs.
+    # Not the whole state: `cohort` names the clients that were asked.
     for name in ("server", "clients", "participations"):
         toy.assert_same(getattr(after_silence, name), getattr(after_absence, name))
 
 
 def order_is_free(trial: Trial) -> None:
-    """Clients renumbered and trained in another order: the same states and server.
+    """Clients may be renumbered and trained in another order.
 
-    An axis of the server's leaves with the length of the clients is by client; no other
-    axis of the toy has this length.
+    An axis of the server's leaves whose length is the number of clients is by client;
+    no other axis of the toy has this length.
     """
     old = jnp.asarray(OLD)
     script = renumber(full_script(), old)
@@ -138,7 +137,7 @@ def order_is_free(trial: Trial) -> None:
         size=train.size[old],
     )
     first = trial.states[0]
-    # The first states are renumbered too: a new `init` would draw by the new numbers.
+    # The first states are renumbered too, since a new `init` would use new numbers.
     renumbered_first = first._replace(
         clients=_take(first.clients, old),
         server=_by_client(first.server, old),
@@ -150,14 +149,14 @@ def order_is_free(trial: Trial) -> None:
         script,
     )
     last = trial.states[6]
-    # Sums over the cohort have another order: equal but for rounding.
+    # Sums over the cohort have another order, so they are equal up to rounding.
     toy.assert_close(other.server, _by_client(toy.words(last.server), OLD))
     toy.assert_close(other.clients, _take(toy.words(last.clients), OLD))
     toy.assert_same(other.participations, last.participations[old])
 
 
 def _by_client(server: Any, ids: Any) -> Any:
-    """The server, with what it has by client in the order `ids`."""
+    """The server, with its axes by client in the order `ids`."""
 
     def reorder(leaf: Any) -> Any:
         for axis, length in enumerate(leaf.shape):
@@ -191,40 +190,32 @@ def steps_move_something(trial: Trial) -> None:
     """One step moves something, and further steps move more."""
     ends = _after_parts_of_the_work(trial)
     nothing, one_step, everything = map(_ravel, ends)
-    # Else a method that never trains would keep every law.
+    # Otherwise a method that never trains would satisfy every law.
     assert not np.array_equal(nothing, one_step), "one step moves nothing"
     assert not np.array_equal(one_step, everything), "further steps move nothing"
 
 
 def _after_parts_of_the_work(trial: Trial) -> list[Any]:
-    """(server, clients) after a round of no step, one step, and all."""
+    """(server, clients) after a round of no step, of one step, and of all."""
     script = full_script()
     ends = []
     for most in (0, 1, MANY):
         work = script._replace(steps=jnp.full(PLACES, most))
-        # Of the fifth state: some methods train nothing in their first rounds.
+        # From the fifth state: some methods train nothing in their first rounds.
         state = replay(trial, trial.states[5], 1, work)
         ends.append((state.server, state.clients))
     return ends
 
 
 def newcomers_have_models(trial: Trial) -> None:
-    """Clients that never took part, or were never seen, have finite models."""
+    """Clients that never took part, or are new, have finite models."""
     models = trial.evaluate(trial.states[0], trial.train)
     chex.assert_tree_all_finite(models)
 
 
-def bytes_are_as_declared(trial: Trial) -> None:
-    """Declared bytes are the leaves of message and upload."""
-    assert trial.case.bytes is not None, "no bytes are declared"
-    algorithm = trial.setting.algorithm
-    traffic = count_traffic(algorithm, trial.task, CLIENTS, (3,))
-    chex.assert_equal(tuple(traffic), tuple(trial.case.bytes))
-
-
 def test_examples_are_not_read(trial: Trial) -> None:
     """Neither training nor `personal` reads a test example."""
-    # An example of NaN that is read makes all it touches NaN, even under mask 0.
+    # A NaN example that is read makes everything it touches NaN, even under mask 0.
     poisoned = _poison_tests(trial.train)
     last = trial.states[6]
     after = replay(trial._replace(train=poisoned), trial.states[0], ROUNDS)
@@ -236,23 +227,8 @@ def test_examples_are_not_read(trial: Trial) -> None:
     chex.assert_tree_all_finite(logits)
 
 
-def one_file_one_word_one_paper(trial: Trial) -> None:
-    """File, function and key are one word; a table, a link, under 100 code lines."""
-    name = trial.case.name
-    factory = inspect.unwrap(trial.factory)
-    path = Path(inspect.getsourcefile(factory) or "")
-    source = path.read_text()
-    chex.assert_equal(path.stem, name)
-    chex.assert_equal(factory.__name__, name)
-    docstring = ast.get_docstring(ast.parse(source)) or ""
-    missing = [word for word in HEADINGS if word not in docstring]
-    assert not missing, f"the docstring of {path} lacks {missing}"
-    count = _code_lines(source)
-    assert count < 100, f"{path} has {count} code lines"
-
-
 def groups_are_free(trial: Trial) -> None:
-    """One architecture in two groups is as in one."""
+    """One architecture in two groups gives the same result as in one."""
     method, task = trial.setting.algorithm, trial.task
     groups = Groups((method, method), (task, task), pattern=(0, 1, 1))
     members = [groups.members(group, CLIENTS) for group in range(2)]
@@ -291,17 +267,10 @@ def _poison_tests(train: ClientData) -> ClientData:
     in_train = np.zeros(len(pool.y), bool)
     for offset, size in zip(train.offset, train.size, strict=True):
         in_train[offset : offset + size] = True
-    # Without a test example in the pool any method would hold to the law.
+    # Without a test example in the pool every method would satisfy the law.
     assert not in_train.all()
     x = jnp.where(in_train[:, None], pool.x, jnp.nan)
     return train._replace(examples=Examples(x, pool.y))
-
-
-def _code_lines(source: str) -> int:
-    """The number of lines with code: no blanks, comments or docstrings."""
-    code = (tokenize.NAME, tokenize.OP, tokenize.NUMBER)
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return len({token.start[0] for token in tokens if token.type in code})
 
 
 LAWS: dict[str, Law] = {
@@ -324,7 +293,7 @@ LAWS: dict[str, Law] = {
     "11": lowers_for_accelerators,
     "12": groups_are_free,
 }
-# Each compiles or lowers a program of its own, in half of the time of all laws.
+# Each compiles or lowers its own program, in half of the time of all laws.
 COMPILING = ("4 width", "11", "12")
 # Laws of methods whose uploads depend on the steps that a client takes.
 OF_STEPS = (origins_are_uploads_of_no_step, steps_move_something)

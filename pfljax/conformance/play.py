@@ -1,4 +1,4 @@
-"""A method is played for some rounds on the toy: the laws look at what comes of it."""
+"""Plays some rounds of a method on the toy federation, for the laws to look at."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -34,8 +34,8 @@ class Case(NamedTuple):
     name: str
     options: Mapping[str, Any] = MappingProxyType({})
     bytes: tuple[int, int] | None = None  # down and up, of the toy's model
-    ignores_steps: bool = False  # uploads the same whatever its budget of steps
-    sends_statistics: bool = False  # of examples, such as means: no step makes them
+    ignores_steps: bool = False  # its uploads do not depend on the budget of steps
+    sends_statistics: bool = False  # of examples, such as means, instead of changes
 
     @property
     def label(self) -> str:
@@ -98,7 +98,7 @@ def replay(
     script: Script | None = None,
 ) -> RunState:
     """The state after `count` more rounds; `state` itself stays usable."""
-    # The program donates its state, and laws look at one state again and again.
+    # The program donates its state, and several laws use the same one.
     state = toy.copy(state)
     after, _ = trial.program(state, trial.train, count, script or full_script())
     return after
@@ -106,7 +106,7 @@ def replay(
 
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
-    """A list that grows with every program that is compiled meanwhile."""
+    """A list that grows with every program that is compiled in this context."""
     events = []
 
     def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
@@ -134,8 +134,8 @@ def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
 def _compile_evaluation(setting: engine.Setting, task: Task) -> Any:
     """Jitted (state, train) -> personal models, and their logits on the whole pool.
 
-    They are those of all clients, and of one that the run never saw, which has the
-    examples of client 0; leaves [CLIENTS + 1, ...].
+    Leaves are [CLIENTS + 1, ...]: those of all clients, and of a new client that has
+    the examples of client 0.
     """
     algorithm = setting.algorithm
     model_for = client_model(setting, PERSONAL)
@@ -144,10 +144,10 @@ def _compile_evaluation(setting: engine.Setting, task: Task) -> Any:
         params = task.init(state.key)
         unseen = engine.init_client(algorithm, params, jnp.int32(CLIENTS), state.key)
 
-        def one(client_id, client, offset, size):
+        def evaluate_client(client_id, client, offset, size):
             data = ClientData(train.examples, offset, size)
             personal = model_for(state, client_id, client, data, toy.public())
-            # Where examples are NaN, a NaN must come from the model alone.
+            # Examples may be NaN, but a NaN of the logits must come from the model.
             batch = Batch.full(jnp.nan_to_num(train.examples.x))
             return personal, algorithm.predict(personal, batch)
 
@@ -158,6 +158,8 @@ def _compile_evaluation(setting: engine.Setting, task: Task) -> Any:
             state.clients,
             unseen,
         )
-        return jax.vmap(one)(ids, clients, train.offset[owner], train.size[owner])
+        return jax.vmap(evaluate_client)(
+            ids, clients, train.offset[owner], train.size[owner]
+        )
 
     return jax.jit(run)

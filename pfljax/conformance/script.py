@@ -1,4 +1,4 @@
-"""Rounds by a script: who is asked, who reports, how much is done, with whose keys.
+"""Rounds that follow a script: clients asked and reporting, steps taken, keys used.
 
 The script is an input of the compiled rounds, so that one program serves ten laws:
 a method compiles four programs instead of eleven.
@@ -37,18 +37,18 @@ MANY = 1000  # more steps than any client's budget
 
 
 class Script(NamedTuple):
-    """Who does what, in the M places of the cohort."""
+    """The rounds of the M places of the cohort."""
 
     cohorts: Array  # i32[ROUNDS, M], the client in each place; CLIENTS if it is empty
-    reports: Array  # f32[M], 0 for a client that trains in vain, and for an empty place
-    steps: Array  # i32[M], at most so many
+    reports: Array  # f32[M], 0 for an empty place, or a client whose upload is lost
+    steps: Array  # i32[M], the most steps of each
     keys: Array  # key[ROUNDS, CLIENTS], of each client's turns
-    held_back: Array  # bool[], whether clients upload the origin of what they changed
+    held_back: Array  # bool[], whether clients upload the origin of their change
 
 
 @cache
 def full_script() -> Script:
-    """All who are asked do all the work, and report."""
+    """All clients that are asked do all of the work, and report."""
     rng = np.random.default_rng(0)
     everybody = np.tile(np.arange(CLIENTS), (ROUNDS, 1))
     asked = rng.permuted(everybody, axis=1)[:, :ASKED]
@@ -73,9 +73,9 @@ def drop_empty_places(script: Script) -> Script:
 
 
 def renumber(script: Script, old: Any) -> Script:
-    """The rounds of a script where client `old[i]` is called i; the last place first.
+    """The rounds of a script in which client `old[i]` has number i; places reversed.
 
-    Each client keeps its keys: only its number changes.
+    Each client keeps its keys; only its number changes.
     """
     new = jnp.argsort(old)
     nobody = jnp.append(new, CLIENTS)
@@ -116,12 +116,7 @@ def scripted_selection(script: Script) -> Selection:
     def choose(round_: Array, key: Key) -> Array:
         return script.cohorts[round_]
 
-    def work(
-        round_: Array,
-        key: Key,
-        ids: Array,
-        steps: Array,
-    ) -> tuple[Array, Array]:
+    def work(round_: Array, key: Key, ids: Array, steps: Array) -> tuple[Array, Array]:
         return jnp.minimum(steps, script.steps), script.reports
 
     def update(round_: Array, cohort: Cohort, metrics: Metrics) -> Array:
@@ -137,28 +132,20 @@ def scripted_selection(script: Script) -> Selection:
 
 
 def counting(held_back: Array) -> Channel:
-    """A channel that counts the uploads that pass it.
+    """A channel that counts the uploads that pass through it.
 
-    With `held_back`, bool[], a client sends the origin of what it changed.
+    With `held_back`, bool[], a client sends the origin of its change.
     """
 
     def send(
-        count: Array,
-        sender: Sender,
-        origin: Origin,
-        upload: Upload,
-        memory: Any,
+        count: Array, sender: Sender, origin: Origin, upload: Upload, memory: Any
     ) -> Sent:
         start, values, others = parts(origin, upload)
         values = tree.where(held_back, start, values)
         return Sent(tree.merge(values, others))
 
     def receive(
-        count: Array,
-        key: Key,
-        uploads: Upload,
-        reports: Any,
-        cohort: Cohort,
+        count: Array, key: Key, uploads: Upload, reports: Any, cohort: Cohort
     ) -> tuple[Upload, Array]:
         return uploads, count + cohort.mask.sum()
 
@@ -166,10 +153,10 @@ def counting(held_back: Array) -> Channel:
 
 
 def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:
-    """The method with these keys [ROUNDS, CLIENTS] of its turns.
+    """The method with these keys [ROUNDS, CLIENTS] for its turns.
 
-    The engine derives a turn's key from the client's number, so a renumbered client
-    would draw other minibatches; here it keeps those of its old number (`renumber`).
+    The engine derives the key of a turn from the client's number, so that a renumbered
+    client would draw other minibatches. Here it keeps those of its old number.
     """
 
     def replace_key(turn: Turn) -> Turn:

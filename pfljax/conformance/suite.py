@@ -1,4 +1,4 @@
-"""Methods against the laws."""
+"""Checks methods against the laws."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,21 +11,23 @@ from pfljax.conformance.laws import (
     LAWS,
     OF_STEPS,
     Law,
-    bytes_are_as_declared,
     groups_are_free,
-    origins_are_uploads_of_no_step,
 )
 from pfljax.conformance.play import Case, Trial, play
+from pfljax.conformance.uploads import (
+    bytes_are_as_declared,
+    origins_are_uploads_of_no_step,
+)
 from pfljax.simulate.architectures import takes_several
 
 
 class Verdict(NamedTuple):
-    """Whether a method holds to a law."""
+    """Whether a method satisfies a law."""
 
     label: str  # the method and its options
-    law: str  # its number, and what it says
-    error: Exception | None = None  # None where it holds
-    skipped: str = ""  # why the law does not apply
+    law: str  # its number and its text
+    error: Exception | None = None  # None if the law is satisfied
+    skipped: str = ""  # the reason why the law does not apply
 
     def __str__(self) -> str:
         if self.skipped:
@@ -44,9 +46,9 @@ def run(
     """Yields the verdicts on these methods, law by law.
 
     Args:
-      names: the methods, with options if need be: "ifca:averaging=gradients".
-      bytes: what all of them declare, down and up, as in `Case`.
-      ignores_steps: of all of them, as in `Case`.
+      names: the methods, possibly with options: "ifca:averaging=gradients".
+      bytes: down and up, as in `Case`, for all of them.
+      ignores_steps: as in `Case`, for all of them.
 
     Raises:
       ValueError: there is no name, or a name or an option is unknown or missing.
@@ -69,7 +71,7 @@ def run(
 def check(case: Case, laws: Mapping[str, Law] = LAWS) -> Iterator[Verdict]:
     """Yields the verdicts on one method, law by law.
 
-    They are reached on the CPU, whatever other devices exist: the laws compare bits.
+    Everything runs on the CPU, since the laws compare bits.
     """
     with jax.default_device(jax.devices("cpu")[0]):
         try:
@@ -86,14 +88,14 @@ def check(case: Case, laws: Mapping[str, Law] = LAWS) -> Iterator[Verdict]:
 
 
 def _skip_reason(law: Law, trial: Trial) -> str:
-    """Why a law does not apply to this method; "" where it does."""
+    """The reason why a law does not apply to this method; "" if it does."""
     case = trial.case
     if law is bytes_are_as_declared and case.bytes is None:
         return "no bytes are declared; give --bytes DOWN UP, or the bytes of the Case"
     if law in OF_STEPS and case.ignores_steps:
-        return "its uploads are the same whatever the steps"
+        return "its uploads do not depend on the steps"
     if law is origins_are_uploads_of_no_step and case.sends_statistics:
-        return "it sends statistics of examples, which are no change of anything"
+        return "it sends statistics of examples, not changes of a model"
     if law is groups_are_free and not _takes_several(trial):
         return "it takes clients of one architecture"
     if law is groups_are_free and trial.setting.algorithm.architecture is not None:

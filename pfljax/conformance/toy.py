@@ -1,7 +1,7 @@
 """Small federations and models for the laws, and for tests of methods.
 
-`ragged` has examples to classify. The quadratic clients f_k(w) = a_k / 2 ||w - b_k||^2
-are a federation on which the results of methods are known in closed form.
+`ragged` has examples to classify. On the quadratic clients f_k(w) = a_k / 2 ||w -
+b_k||^2 the results of methods are known in closed form.
 """
 
 from functools import cache
@@ -28,22 +28,16 @@ RATE = 0.1
 
 
 def deal(x, y, sizes, held_out=0):
-    """(train, test): a client's `held_out` test examples lie behind the others."""
+    """(train, test), with a client's `held_out` test examples behind the others."""
     sizes = np.asarray(sizes)
     lengths = sizes + held_out
     offset = np.cumsum(lengths) - lengths
-    # One pool for both parts, so that a law sees whether a method reads test examples.
-    pool = Examples(
-        x=jnp.asarray(x, jnp.float32),
-        y=jnp.asarray(y, jnp.int32),
-    )
+    # One pool for both, so that a law sees whether a method reads test examples.
+    pool = Examples(jnp.asarray(x, jnp.float32), jnp.asarray(y, jnp.int32))
 
     def part(offset, size):
-        return ClientData(
-            examples=pool,
-            offset=jnp.asarray(offset, jnp.int32),
-            size=jnp.asarray(size, jnp.int32),
-        )
+        span = jnp.asarray(offset, jnp.int32), jnp.asarray(size, jnp.int32)
+        return ClientData(pool, *span)
 
     train = part(offset, sizes)
     test = part(offset + sizes, np.full_like(sizes, held_out))
@@ -52,11 +46,7 @@ def deal(x, y, sizes, held_out=0):
 
 def one(data, k):
     """The data of client k alone."""
-    return ClientData(
-        examples=data.examples,
-        offset=data.offset[k],
-        size=data.size[k],
-    )
+    return ClientData(data.examples, data.offset[k], data.size[k])
 
 
 def ragged(held_out=2):
@@ -79,7 +69,7 @@ def public():
 
 
 def run_options(factory, rounds):
-    """The options of a method that a run of so many rounds fills in."""
+    """The options of a method that are filled in by a run of so many rounds."""
     return registry.select_context(
         factory,
         rounds=rounds,
@@ -92,7 +82,7 @@ def run_options(factory, rounds):
 @cache
 def classifier():
     """A perceptron with 16 parameters in its body and 15 in its head."""
-    # One record for all: jitted functions of a task are cached by its identity.
+    # One record for all callers: jitted functions of a task are cached by identity.
     model = models.mlp(3, hidden=(4,))
     return traced_once(models.task(model, (3,)))
 
@@ -104,9 +94,9 @@ def linear():
 
 
 def traced_once(task):
-    """The task, whose model is traced once for all methods and programs.
+    """The task, with a model that is traced once for all methods and programs.
 
-    Most of the time in which a small program is traced goes to Flax.
+    Flax takes most of the time in which a small program is traced.
     """
     functions = ("init", "loss", "logits", "features", "predict", "head")
     jitted = {name: jax.jit(getattr(task, name), inline=True) for name in functions}
@@ -121,10 +111,7 @@ def flat(params):
 def unflat(vector):
     """The parameters of the quadratic from a vector."""
     vector = jnp.asarray(vector, jnp.float32)
-    return {
-        "body": vector[..., :2],
-        "head": vector[..., 2:],
-    }
+    return {"body": vector[..., :2], "head": vector[..., 2:]}
 
 
 def quadratic():
@@ -144,7 +131,7 @@ def quadratic():
         count = jnp.maximum(batch.mask.sum(), 1)
         return jnp.sum(batch.mask * losses) / count
 
-    # It classifies nothing: its "logits" only have to depend on all parameters.
+    # It classifies nothing; its "logits" only have to depend on all parameters.
     def logits(params, batch, key):
         return batch.x[:, 1:] * vector(params)
 
@@ -189,14 +176,7 @@ def full_batch(epochs=3, rate=RATE):
 
 
 def play(
-    algorithm,
-    task,
-    local,
-    train,
-    rounds=3,
-    cohort=None,
-    select=None,
-    public=None,
+    algorithm, task, local, train, rounds=3, cohort=None, select=None, public=None
 ):
     """The states after rounds 0 .. `rounds`, and the setting."""
     count = len(train.size)
@@ -206,7 +186,7 @@ def play(
         selection=select or selection.uniform(cohort or count, count),
     )
 
-    # `train` is an argument: as a constant XLA would compute with it beforehand.
+    # `train` is an argument, since XLA would compute with a constant at compile time.
     @jax.jit
     def step(state, train):
         after, _ = engine.one_round(setting, state, train, public=public)
@@ -242,21 +222,11 @@ def descend(w, gradient, steps=3, rate=RATE):
     return w
 
 
-def turn(
-    key=None,
-    round_=0,
-    steps=1,
-    client_id=0,
-    num_clients=4,
-):
+def turn(key=None, round_=0, steps=1, client_id=0, num_clients=4):
     """A turn of one client; the server has no examples."""
-    # One example that nobody owns, for an empty pool cannot be indexed.
+    # One example without an owner, since an empty pool cannot be indexed.
     pool = Examples(x=jnp.zeros((1, 4)), y=jnp.zeros(1, jnp.int32))
-    nothing = ClientData(
-        examples=pool,
-        offset=jnp.int32(0),
-        size=jnp.int32(0),
-    )
+    nothing = ClientData(pool, offset=jnp.int32(0), size=jnp.int32(0))
     return Turn(
         key=jax.random.key(0) if key is None else key,
         round=jnp.int32(round_),
@@ -268,7 +238,7 @@ def turn(
 
 
 def cohort(mask, num_clients=4, round_=0, weight=None):
-    """A cohort of the first clients; those of `mask` [M] 0 do not report."""
+    """A cohort of the first clients; those with `mask` [M] 0 do not report."""
     mask = jnp.asarray(mask, jnp.float32)
     ones = jnp.ones(len(mask))
     return Cohort(
@@ -296,14 +266,14 @@ def copy(state):
 def words(tree):
     """The tree in NumPy, with random keys as integers."""
 
-    def one(leaf):
+    def to_numpy(leaf):
         leaf = jnp.asarray(leaf)
-        # NumPy knows no keys.
+        # NumPy has no keys.
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
         return np.asarray(leaf)
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(to_numpy, tree)
 
 
 def arrays(tree):

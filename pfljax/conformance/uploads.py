@@ -1,4 +1,4 @@
-"""The laws of uploads on their way: channels, and the origin of a change."""
+"""The laws of uploads: channels, the origin of a change, and bytes."""
 
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax import engine
-from pfljax.channel import CHANNELS, chain, fit, origins
+from pfljax.channel import CHANNELS, chain, count_traffic, fit, origins
 from pfljax.conformance import toy
 from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, full_script
@@ -17,20 +17,20 @@ from pfljax.engine.setting import exchanges
 
 
 def channels_fit(trial: Trial) -> None:
-    """Channels may stand before `aggregate`, and they keep what they remember."""
+    """Channels may be placed before `aggregate`, and keep their state."""
     uploads = [float(state.channel) for state in trial.states]
     each_round = ASKED * len(exchanges(trial.setting))
     chex.assert_equal(uploads, [each_round * count for count in range(ROUNDS + 1)])
-    # All channels of pfljax, by shapes: they compute with every leaf of an upload.
+    # All channels of pfljax, traced by shapes: they use every leaf of an upload.
     channels = [factory()() for factory in CHANNELS.values()]
     algorithm = trial.setting.algorithm
     sent = trace_exchanges(algorithm, trial.task, CLIENTS, (3,))
     mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
     if mixed or algorithm.uploads_by_client:
-        # These would mix uploads that say whose they are, which is refused.
+        # These would mix uploads of named clients, which is refused.
         channels = [channel for channel in channels if not channel.one_for_all]
     if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
-        # A value that a channel keeps for the next round has one shape.
+        # A value that a channel keeps for the next round has a fixed shape.
         channels = [channel for channel in channels if not channel.shaped]
     every, remembering = fit(chain(channels), algorithm, sent)
     setting = trial.setting._replace(channel=every, algorithm=remembering)
@@ -45,12 +45,12 @@ def _shapes(exchange: Exchange) -> tuple[Any, ...]:
 
 
 def origins_are_uploads_of_no_step(trial: Trial) -> None:
-    """A new client that takes no step uploads what `Algorithm.origin` says."""
+    """A new client that takes no step uploads the value of `Algorithm.origin`."""
     script = full_script()
     no_step = script._replace(steps=jnp.zeros_like(script.steps))
     held_back = script._replace(held_back=jnp.bool_(True))
-    # The server of the fifth state: some methods train nothing in their first rounds.
-    # Its clients are new, for others may start from what they keep, such as FedALA's.
+    # The server of the fifth state, since some methods train nothing in their first
+    # rounds. Its clients are new: others, such as FedALA's, may start from their state.
     begun = trial.states[0]
     first = trial.states[5]._replace(
         clients=begun.clients, participations=begun.participations
@@ -58,3 +58,11 @@ def origins_are_uploads_of_no_step(trial: Trial) -> None:
     at_rest = replay(trial, first, 1, no_step)
     of_origins = replay(trial, first, 1, held_back)
     toy.assert_close(at_rest.server, of_origins.server)
+
+
+def bytes_are_as_declared(trial: Trial) -> None:
+    """Declared bytes are the leaves of message and upload."""
+    assert trial.case.bytes is not None, "no bytes are declared"
+    algorithm = trial.setting.algorithm
+    traffic = count_traffic(algorithm, trial.task, CLIENTS, (3,))
+    chex.assert_equal(tuple(traffic), tuple(trial.case.bytes))
