@@ -1,6 +1,6 @@
-"""Who of a cohort trains on which device.
+"""Assigns the clients of a cohort to devices.
 
-A slot holds a position in the cohort, or M, one past its end, where it stays empty.
+A slot has a position in the cohort, or M, one past its end, if it is empty.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ def assign(
     draws: Array,
     stacked: int,
 ) -> Array:
-    """Who trains where: positions in the cohort, i32[D * Q], M for an empty slot.
+    """The positions in the cohort by slot, i32[D * Q], M for an empty slot.
 
-    Empty slots of a device come behind its others. `rows` are those of the cohort in
-    its stack, of `stacked` clients; `draws` are 0 where nobody stands, or who stands
-    in another place as well.
+    Empty slots of a device come last. `rows` are those of the cohort in its stack of
+    `stacked` clients; `draws` are 0 for an empty place, and for the second place of a
+    client.
     """
     if grid.homes:
         block = round_up(stacked, grid) // grid.size
@@ -37,21 +37,21 @@ def assign_to_owners(
     devices: int,
     block: int,
 ) -> Array:
-    """Each client that `counts` where its state is, in a block of so many rows.
+    """Assigns each client that `counts` to the device that owns its block of rows.
 
-    Q = min(M, block): all of a cohort may be of one device, which owns no more.
+    Q = min(M, block), since all of a cohort may belong to one device.
     """
     cohort = rows.shape[0]
     home = rows // block
     device = jnp.arange(devices)[:, None]
     at_device = (home == device) & counts
     slots = jnp.where(at_device, jnp.arange(cohort), cohort)
-    # Sorted, the empty slots come last: chunks of nothing but them are left out.
+    # Sorted, the empty slots come last, and chunks of empty slots are left out.
     return jnp.sort(slots, axis=1)[:, : min(cohort, block)].ravel()
 
 
 def balance(steps: Array, devices: int) -> Array:
-    """The largest first to the least loaded device that has room.
+    """Assigns the largest clients first, each to the least loaded device with room.
 
     Q = min(M, ceil(2 M / D)).
     """
@@ -69,7 +69,7 @@ def balance(steps: Array, devices: int) -> Array:
         device = jnp.argmin(load_if_room)
         slot = taken[device]
         slots = slots.at[device, slot].set(member)
-        # One more than its steps: a client without steps takes a slot as well.
+        # One more than its steps, since a client without steps also takes a slot.
         load = load.at[device].add(steps[member] + 1)
         taken = taken.at[device].add(1)
         return slots, load, taken

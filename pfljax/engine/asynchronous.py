@@ -1,7 +1,7 @@
 """Asynchronous rounds as a run calls them: events on the host, training on the device.
 
-The order of events is computed anew from the seed wherever a run goes on, so that no
-checkpoint holds it. It has no end: a run may get more rounds.
+The order of events is computed again from the seed when a run is resumed, so that no
+checkpoint has to hold it. It has no end, since a run may get more rounds.
 """
 
 from collections.abc import Iterator
@@ -18,26 +18,28 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Key, Metrics, RunState
 from pfljax.engine import events
-from pfljax.engine.events import Draws, Job, Version
+from pfljax.engine.clock import Clock
+from pfljax.engine.events import Job, Version, make_draws
+from pfljax.engine.modes import Mode
 from pfljax.engine.plan import draw, round_key
 from pfljax.engine.setting import Setting
 from pfljax.engine.versions import Jobs, Window, rounds
 
-BLOCK = 64  # cohorts that are drawn in one call
+BLOCK = 64  # cohorts that are drawn in a call
 
 
 @dataclass
 class Schedule:
-    """The events of one run, and how many of its versions were taken."""
+    """The events of one run, and the number of its versions that were taken."""
 
-    owner: bytes  # what they follow from
+    owner: bytes  # seed and sizes, from which the events follow
     versions: Iterator[Version]
     taken: int = 0
-    time: float = 0.0  # of the last that was taken
-    ahead: list[Version] = field(default_factory=list)  # read, and not taken yet
+    time: float = 0.0  # of the last version that was taken
+    ahead: list[Version] = field(default_factory=list)  # read, but not taken yet
 
     def peek(self, count: int) -> list[Version]:
-        """The next versions, which are taken later."""
+        """The next versions, without taking them."""
         while len(self.ahead) < count:
             self.ahead.append(next(self.versions))
         return self.ahead[:count]
@@ -56,14 +58,16 @@ class Schedule:
 class AsyncRounds:
     """A program (state, train, count, resident, public), as `engine.compile_rounds`.
 
-    Its metrics have the virtual times as well, f64, and the turns of each round.
+    Its metrics also have virtual times, f64, and the turns of each round.
     """
 
     setting: Setting
+    mode: Mode  # that of the setting; so is the clock
+    clock: Clock
     at_most: int
     program: Any
-    drawn: Any  # (key, sizes, first cohort) -> ids and steps of a block of cohorts
-    newest: list[Schedule] = field(default_factory=list)  # that of the last call
+    draw: Any  # (key, sizes, first cohort) -> ids and steps of a block of cohorts
+    newest: Schedule | None = None  # that of the last call
 
     def __call__(
         self,
@@ -77,7 +81,7 @@ class AsyncRounds:
 
         `resident` is that of `engine.one_round`, with all of `clients`.
         """
-        mode, _ = _parts(self.setting)
+        mode = self.mode
         schedule = self._schedule(state.key, train, int(state.round))
         time = schedule.time
         coming = schedule.take(int(count) * mode.versions)
@@ -86,77 +90,68 @@ class AsyncRounds:
         return after, metrics | _describe(coming, mode.versions, time)
 
     def clients(self, key: Key, train: ClientData, done: int, count: int) -> np.ndarray:
-        """Whose states `count` rounds after round `done` read or write, i64[n]."""
-        mode, _ = _parts(self.setting)
+        """The clients whose states `count` rounds after round `done` use, i64[n]."""
         schedule = self._schedule(key, train, done)
         ids = []
-        for version in schedule.peek(count * mode.versions):
+        for version in schedule.peek(count * self.mode.versions):
             ids += [job.client for job in (*version.started, *version.flushed)]
         return np.unique(np.array(ids, np.int64))
 
-    def lower(
-        self,
-        state: Any,
-        train: Any,
-        count: Any,
-        resident: Any = None,
-        public: Any = None,
-    ) -> Any:
-        """The program lowered for these shapes, as that of a jitted function."""
+    def lower(self, state: Any, train: Any, count: Any, public: Any = None) -> Any:
+        """The program lowered for these shapes, as by a jitted function."""
         window = self._window([], train.size.shape[0], None)
         return self.program.lower(state, train, window, count, public)
 
     def _schedule(self, key: Key, train: ClientData, done: int) -> Schedule:
         """The events of this run, those of `done` rounds taken."""
-        mode, _ = _parts(self.setting)
-        before = done * mode.versions
-        schedule = self._begin(key, np.asarray(train.size), before)
-        # A run that goes on meets the events before it once more.
+        seed = np.asarray(jax.random.key_data(key))
+        size = np.asarray(train.size)
+        owner = seed.tobytes() + size.tobytes()
+        before = done * self.mode.versions
+        schedule = self.newest
+        if schedule is None or schedule.owner != owner or schedule.taken > before:
+            schedule = Schedule(owner, self._order_events(key, seed, size))
+            self.newest = schedule
+        # A resumed run goes through the events before it once more.
         schedule.take(before - schedule.taken)
         return schedule
 
-    def _begin(self, key: Key, size: np.ndarray, done: int) -> Schedule:
-        """The events of this run, at `done` versions or before them."""
-        seed = np.asarray(jax.random.key_data(key))
-        owner = seed.tobytes() + size.tobytes()
-        for schedule in self.newest:
-            if schedule.owner == owner and schedule.taken <= done:
-                return schedule
-        mode, clock = _parts(self.setting)
-        # The state's own is donated to the first call; cohorts are drawn later, too.
+    def _order_events(
+        self, key: Key, seed: np.ndarray, size: np.ndarray
+    ) -> Iterator[Version]:
+        """The versions of a run from the first on."""
+        # A copy, since the key of the state is donated to the first call.
         bits = jnp.asarray(seed)
         key = jax.random.wrap_key_data(bits, impl=jax.random.key_impl(key))
-        versions = events.versions(
-            clock,
+        return events.versions(
+            self.clock,
             self._cohorts(key, size),
-            Draws.of(seed.ravel().tolist()),
+            make_draws(seed.ravel().tolist()),
             self.setting.selection.cohort,
-            mode.buffer,
+            self.mode.buffer,
         )
-        self.newest[:] = [Schedule(owner, versions)]
-        return self.newest[0]
 
     def _cohorts(self, key: Key, size: np.ndarray) -> events.Cohorts:
-        """Cohort after cohort, as synchronous rounds draw them."""
+        """Cohort after cohort, drawn as in synchronous rounds."""
         first = 0
         while True:
-            ids, steps = jax.device_get(self.drawn(key, size, first))
+            ids, steps = jax.device_get(self.draw(key, size, first))
             yield from zip(ids, steps, strict=True)
             first += BLOCK
 
     def _window(
         self, versions: list[Version], num_clients: int, resident: np.ndarray | None
     ) -> Window:
-        """The events of a call as arrays of the shapes that the program has."""
-        mode, _ = _parts(self.setting)
+        """The events of a call as arrays of the shapes that the program expects."""
+        mode = self.mode
         length = self.at_most * mode.versions
         slots = mode.slots(self.setting.selection.cohort, num_clients)
-        # Whoever is in a slot before the call, and one more for each upload.
+        # The turns in slots before the call, and one more for each upload.
         jobs = np.zeros((5, slots + length * mode.buffer), np.int32)
         taken = np.zeros((4, length, mode.buffer), np.int32)
         count = len(versions)
         started = []
-        first = np.zeros(length + 1, np.int32)  # of the starts of each version
+        first = np.zeros(length + 1, np.int32)  # of the jobs of each version
         for index, version in enumerate(versions):
             # The longest first, so that a chunk's lanes finish together.
             started += sorted(version.started, key=lambda job: -job.steps)
@@ -177,7 +172,9 @@ class AsyncRounds:
 
 
 def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
-    """The asynchronous rounds of a setting, at most so many in a call."""
+    """The asynchronous rounds of a setting, at most `at_most` in a call."""
+    assert setting.mode is not None
+    assert setting.clock is not None
 
     def draw_rounds(key: Key, size: Array, first: Array) -> tuple[Array, Array]:
         learned = setting.selection.init()
@@ -193,50 +190,42 @@ def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
 
     return AsyncRounds(
         setting=setting,
+        mode=setting.mode,
+        clock=setting.clock,
         at_most=at_most,
         program=jax.jit(partial(rounds, setting, at_most), donate_argnums=0),
-        drawn=jax.jit(draw_rounds),
+        draw=jax.jit(draw_rounds),
     )
 
 
 def _ids(jobs: list[Job]) -> np.ndarray:
-    """The client of each, i64[n]."""
+    """The client of each job, i64[n]."""
     return np.array([job.client for job in jobs], np.int64)
 
 
 def _rows(clients: np.ndarray, resident: np.ndarray | None) -> np.ndarray:
-    """The rows of clients' states: their numbers, or places among the resident."""
+    """The rows of clients' states: their numbers, or indices among the resident."""
     return clients if resident is None else np.searchsorted(resident, clients)
 
 
 def _describe(versions: list[Version], of_round: int, time: float) -> dict[str, Any]:
-    """What the log has of each round: its seconds, bytes sent, staleness, turns."""
-    history: dict[str, list[Any]] = {}
-
-    def tell(**values: Any) -> None:
-        for name, value in values.items():
-            history.setdefault(name, []).append(value)
-
+    """The log's entries of each round: seconds, bytes sent, staleness, turns."""
+    history = []
     for first in range(0, len(versions), of_round):
         of_this = versions[first : first + of_round]
         jobs = [job for version in of_this for job in version.flushed]
         staleness = [tau for version in of_this for tau in version.staleness]
-        tell(
-            seconds=of_this[-1].time - time,
-            asked=sum(len(version.started) for version in of_this),
-            reported=len(jobs),
-            staleness=np.mean(staleness),
-            turn_client=[job.client for job in jobs],
-            turn_start=[job.start for job in jobs],
-            turn_seconds=[job.end - job.start for job in jobs],
-            turn_reported=[1.0] * len(jobs),
-        )
+        entry = {
+            "seconds": of_this[-1].time - time,
+            "asked": sum(len(version.started) for version in of_this),
+            "reported": len(jobs),
+            "staleness": np.mean(staleness),
+            "turn_client": [job.client for job in jobs],
+            "turn_start": [job.start for job in jobs],
+            "turn_seconds": [job.end - job.start for job in jobs],
+            "turn_reported": [1.0] * len(jobs),
+        }
+        history.append(entry)
         time = of_this[-1].time
-    return {name: np.asarray(values) for name, values in history.items()}
-
-
-def _parts(setting: Setting) -> tuple[Any, Any]:
-    """The mode and the clock, which asynchronous rounds have."""
-    assert setting.mode is not None
-    assert setting.clock is not None
-    return setting.mode, setting.clock
+    names = history[0] if history else ()
+    return {name: np.asarray([entry[name] for entry in history]) for name in names}

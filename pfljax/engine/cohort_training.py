@@ -2,8 +2,9 @@
 
 Every device runs `_train_here` on its own turns. It fetches the states of these clients
 from the devices that own them, trains them chunk after chunk, and stores the new states
-with their owners. On one device the same functions run, and nothing travels. Of six
-clients, 0 1 2 on device 0 and 3 4 5 on device 1, the cohort 1 5 2 3 may be dealt so:
+with their owners. On one device the same functions run, and nothing travels. With six
+clients, 0 1 2 on device 0 and 3 4 5 on device 1, the cohort 1 5 2 3 may be dealt like
+this:
 
     device 0   fetches 1, and 5 from device 1   trains 1 5   stores 5 on device 1
     device 1   fetches 3, and 2 from device 0   trains 2 3   stores 2 on device 0
@@ -34,14 +35,14 @@ from pfljax.engine.summing import clients_at_once
 
 
 class Shared(NamedTuple):
-    """What every device has whole in a round."""
+    """The values that every device has whole in a round."""
 
     server: Any
     channel: Any  # the channel's state
     round: Array  # i32[]
     key: Key  # of this round
     turns: Turns  # of all devices
-    offset: Array  # i32[C], where the rows of each client begin
+    offset: Array  # i32[C], of the examples of each client
     public: ClientData | None
 
 
@@ -55,10 +56,10 @@ def train_cohort(
 ) -> tuple[Any, Any, Metrics]:
     """(states of all clients, uploads [M], metrics [M]) after the cohort's training.
 
-    Of uploads that have a `weight` f32[M] there is the sum of each device, [D, ...].
+    With a `weight` f32[M], uploads are summed by each device instead, [D, ...].
     """
-    # A device needs its own turns, and those of all, for it owns states of others'.
-    # `drawn` may be of another length than the slots, which could not be split.
+    # A device needs its own turns, and those of all, since it owns states of clients
+    # that others train. `drawn` may be shorter than the slots, and cannot be split.
     turns = turns._replace(drawn=turns.ids)
     shared = Shared(
         server=state.server,
@@ -87,7 +88,7 @@ def _train_here(
     turns, weight = turns_and_weight
     grid = setting.mesh
     states = transfer.fetch(grid, clients, shared.turns.rows, turns.rows)
-    data = _training_rows(grid, pool, shared.offset, turns)
+    data = _training_data(grid, pool, shared.offset, turns)
     new_states, uploads, metrics = _take_turns(
         setting, num_clients, shared, turns, weight, states, data
     )
@@ -97,14 +98,11 @@ def _train_here(
     return clients, uploads, metrics
 
 
-def _training_rows(
+def _training_data(
     grid: mesh.Grid | None, pool: Examples, offset: Array, turns: Turns
 ) -> ClientData:
-    """The training rows of these turns, as this device numbers them.
-
-    `pool` are everybody's, or with homes those of this device's clients.
-    """
-    # An empty slot takes some client's offset; it reads no row.
+    """The training examples of these turns, by offsets into this device's `pool`."""
+    # An empty slot has some client's offset, but reads no example.
     offset = tree.take(offset, turns.ids)
     offset = mesh.inside(grid, offset, pool.y)
     return ClientData(pool, offset, turns.size)
@@ -130,12 +128,12 @@ def _take_turns(
             num_clients=num_clients,
             public=public_rows(data.examples, shared.public),
         )
-        rows = ClientData(data.examples, offset, size)
-        return exchange(setting, shared, turn, client, rows)
+        own = ClientData(data.examples, offset, size)
+        return exchange(setting, shared.server, shared.channel, turn, client, own)
 
     width = clients_at_once(setting, turns.ids.shape[0])
     used = None
-    # A part of the cohort, and empty slots behind it, whose chunks are left out.
+    # The turns are a part of the cohort with empty slots behind, which are left out.
     if setting.mesh is not None or setting.groups is not None:
         used = (turns.rows < FAR).sum()
     args = turns.ids, turns.steps, data.offset, data.size, states
@@ -149,23 +147,24 @@ def _take_turns(
     (new_states, metrics), total = sum_over_clients(
         upload_apart, args, weight, turns.steps, width, used
     )
-    # With an axis of devices, as uploads have one of clients.
+    # With an axis of devices, like that of clients of stacked uploads.
     return new_states, jax.tree.map(lambda leaf: leaf[None], total), metrics
 
 
 def exchange(
     setting: Setting,
-    shared: Shared,
+    server: Any,
+    channel_state: Any,
     turn: Turn,
     client: Any,
     data: ClientData,
 ) -> tuple[Any, Any, Metrics]:
-    """(new state, what leaves the client, metrics) of one client's turn.
+    """(new state, upload, metrics) of one client's turn.
 
-    That is its upload, or (upload, report) where the channel looks at all together.
+    The upload is (upload, report) if the channel receives all of them together.
     """
     algorithm = setting.algorithm
-    message = algorithm.message(turn, shared.server, client)
+    message = algorithm.message(turn, server, client)
     new_client, upload, metrics = algorithm.train(turn, message, client, data)
     contract.check_state(algorithm, "train", "client", client, new_client)
     if setting.channel is not None:
@@ -177,7 +176,7 @@ def exchange(
         upload, new_client = channel.send(
             setting.channel,
             algorithm,
-            shared.channel,
+            channel_state,
             sender,
             message,
             client,
@@ -188,5 +187,5 @@ def exchange(
 
 
 def client_key(key: Key, client_id: Array) -> Key:
-    """A client's key of this round."""
+    """A client's key for this round."""
     return jax.random.fold_in(derive(key, "turn"), client_id)

@@ -1,7 +1,7 @@
 """The order of events of asynchronous rounds, on the host, before anything trains.
 
-Seconds come from steps, bytes and the devices' profile, not from parameters: who
-starts, when it arrives and how stale it is follows from the seed. Of a cohort of two
+Seconds follow from steps, bytes and the devices' profile, not from parameters. So the
+start, arrival and staleness of every client follow from the seed. With a cohort of two
 and a buffer of two (a star is the start of a client, a bar a new version):
 
     client 4  *=====              *===
@@ -10,9 +10,9 @@ and a buffer of two (a star is the start of a client, a bar a new version):
                            ^
     version         0             1
 
-At any time `concurrency` clients train. As one arrives, the next that the selection
-draws starts, and reads the server as it is then: clients in flight, and clients whose
-upload waits in the buffer, are passed over. Arrivals at one time come before starts.
+At any time `concurrency` clients train. When one arrives, the next that the selection
+draws starts and reads the server as it is then. Clients in flight, and clients whose
+upload waits in the buffer, are skipped. Arrivals come before starts at the same time.
 """
 
 import heapq
@@ -25,7 +25,7 @@ import numpy as np
 from pfljax.data.profiles import expected_seconds
 from pfljax.engine.clock import Clock
 
-PATIENCE = 64  # cohorts without a free client, before it is waited for an arrival
+PATIENCE = 64  # cohorts without a free client, before an arrival is awaited
 
 Cohorts = Iterator[tuple[np.ndarray, np.ndarray]]  # ids and steps i32[M] of each
 
@@ -35,45 +35,45 @@ class Job(NamedTuple):
 
     number: int  # in the order of starts
     client: int
-    draw: int  # the number of the cohort that it was drawn in, which keys its training
+    draw: int  # the number of its cohort, from which its key derives
     steps: int
-    slot: int  # where its upload is kept
-    version: int  # of the server, that it reads
+    slot: int  # for its upload
+    version: int  # of the server that it reads
     start: float
     end: float
 
 
 class Version(NamedTuple):
-    """What comes before a version of the server: who read the last, who made this."""
+    """The events before a version of the server."""
 
-    started: list[Job]
-    flushed: list[Job]  # in the order of arrivals; of equal ones, of starts
-    number: int  # of the version that they meet: staleness counts up to it
+    started: list[Job]  # which read the version before
+    flushed: list[Job]  # which make this version, in the order of arrivals and starts
+    number: int  # of the version that they meet, up to which staleness counts
     time: float
 
     @property
     def staleness(self) -> list[int]:
-        """Versions between the one that each of the flushed read and this."""
+        """Versions between the one that each flushed job read and this one."""
         return [self.number - job.version for job in self.flushed]
 
 
 class Draws(NamedTuple):
-    """Random numbers by job: each of its own stream."""
+    """Streams of random numbers for jobs."""
 
     available: np.random.Generator
     jitter: np.random.Generator
 
-    @classmethod
-    def of(cls, seed: list[int]) -> "Draws":
-        """Those of a run."""
-        return cls(
-            available=np.random.default_rng([0, *seed]),
-            jitter=np.random.default_rng([1, *seed]),
-        )
+
+def make_draws(seed: list[int]) -> Draws:
+    """The draws of a run."""
+    return Draws(
+        available=np.random.default_rng([0, *seed]),
+        jitter=np.random.default_rng([1, *seed]),
+    )
 
 
 class Drawn(NamedTuple):
-    """A client that was drawn, and is free."""
+    """A client that was drawn and is free."""
 
     client: int
     draw: int
@@ -81,17 +81,17 @@ class Drawn(NamedTuple):
 
 
 class Queue(NamedTuple):
-    """What is under way; its lists and sets change as events come."""
+    """The jobs that are under way; lists and sets change with each event."""
 
-    in_flight: list[tuple[float, int, Job]]  # a heap: the next arrival first
-    busy: set[int]  # clients in flight, or whose upload waits
+    in_flight: list[tuple[float, int, Job]]  # a heap, with the next arrival first
+    busy: set[int]  # clients in flight, or with a waiting upload
     slots: list[int]  # free ones, a heap
 
 
 def versions(
     clock: Clock, cohorts: Cohorts, draws: Draws, concurrency: int, buffer: int
 ) -> Iterator[Version]:
-    """Version after version, without end; one seed has one order, however many."""
+    """Version after version, without end; the order follows from the seed."""
     num_clients = len(clock.down)
     slots = min(num_clients, concurrency + buffer - 1)
     queue = Queue(in_flight=[], busy=set(), slots=list(range(slots)))
@@ -124,7 +124,7 @@ def versions(
 def _starts(
     clock: Clock, cohorts: Cohorts, draws: Draws, queue: Queue, concurrency: int
 ) -> Callable[[int, float], list[Job]]:
-    """A function (version, time) -> who starts now: as many as may be in flight."""
+    """A function (version, time) -> jobs that start, as many as may be in flight."""
     num_clients = len(clock.down)
     seconds = _seconds(clock, draws)
     drawn = _draw_free(clock, cohorts, draws, queue.busy)
@@ -157,7 +157,7 @@ def _starts(
 def _draw_free(
     clock: Clock, cohorts: Cohorts, draws: Draws, busy: set[int]
 ) -> Iterator[Drawn | None]:
-    """The next free client, again and again; None where none is found in a while."""
+    """Free clients without end; None if none is found in `PATIENCE` cohorts."""
     chance = clock.profile.availability
     always = bool(np.all(chance == 1))
     missed = 0

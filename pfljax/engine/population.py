@@ -1,4 +1,4 @@
-"""The clients of a run whose states lie in `RunState.clients` between its rounds."""
+"""Clients whose states stay on the devices, in `RunState.clients`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from pfljax.engine.setting import Groups
 class DevicePopulation:
     """Runs rounds, and reads and saves the states of clients, all on the devices.
 
-    `pfljax.engine.offload.StoredPopulation` has them in a store.
+    `pfljax.engine.offload.StoredPopulation` has the same functions, with a store.
     """
 
     compiled: Callable[..., Any]  # engine.compile_rounds
@@ -31,18 +31,18 @@ class DevicePopulation:
     ) -> tuple[RunState, Metrics]:
         """(the state after `count` more rounds, metrics by round); donates `state`.
 
-        `ahead` rounds are expected in the next call: their clients may be read already.
+        The next call is expected to have `ahead` rounds; clients may be read for it.
         """
         return self.compiled(state, train, count)
 
     def rounds_ahead(self) -> int:
-        """Rounds of the next call whose clients are read already; 0 for none."""
+        """Number of rounds of the next call whose clients have been read already."""
         return 0
 
     def states(self, state: RunState, ids: np.ndarray) -> Any:
         """The states of these clients after the rounds of `state`, stacked.
 
-        All have one architecture. Rows behind the last of `ids` are padding.
+        All have the same architecture. Further entries are padding.
         """
         num_clients = state.participations.shape[0]
         clients, rows, count = state.clients, ids, num_clients
@@ -51,19 +51,19 @@ class DevicePopulation:
             clients = state.clients[group]
             rows = self.groups.rows(ids)
             count = len(self.groups.members(group, num_clients))
-        if len(ids) == count:  # all: no copy is made
+        if len(ids) == count:  # all clients, without a copy
             return clients
         return _take(clients, rows)
 
     def save(self, round_: int, write: Callable[..., Any]) -> None:
-        """Saves what a checkpoint of this round needs, then calls `write` for it.
+        """Saves the states for a checkpoint of this round, then calls `write`.
 
-        `write` takes the checksum of what was saved in stores as `clients`.
+        `write` takes the checksum of the states in stores as `clients`.
         """
         write()
 
     def commit(self) -> None:
-        """Waits until the checkpoint that was begun last is whole."""
+        """Waits until the last checkpoint is complete."""
 
 
 _take = jax.jit(tree.take)

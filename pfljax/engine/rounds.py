@@ -1,14 +1,14 @@
-"""What happens in a round, and rounds one after another in one program.
+"""One round, and many rounds in one program.
 
     ids = selection.choose; budgets = selection.work            (plan)
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
-    channel.lose, channel.receive -> aggregate; what is `then`;
+    channel.lose, channel.receive -> aggregate; the exchange `then`;
         selection.update, selection.observe, selection.evaluate (here)
-    where the aggregate is a mean, large uploads are summed     (summing)
+    if the aggregate is a mean, large uploads are summed        (summing)
 
-Keys derive from seed, round, client id and purpose, so results depend neither on
-`width` nor on how the rounds are cut into calls.
+Keys derive from seed, round, client id and purpose, so that results depend neither on
+`width` nor on the number of rounds in a call.
 """
 
 import functools
@@ -46,12 +46,12 @@ def one_round(
     """The state after one more round, and the cohort's mean training metrics.
 
     Args:
-      setting: what stays the same.
-      state: after the rounds before.
-      train: the clients' training rows, offset and size i32[C].
+      setting: the fixed parts of the run.
+      state: the state after the rounds before.
+      train: the clients' training examples, offset and size i32[C].
       resident: i32[U], ascending, the clients whose states `state.clients` holds, one
-        array a group where there are several; None for all.
-      public: the rows of the server; None for none.
+        array for each group if there are several; None for all.
+      public: the examples of the server, or None.
 
     Raises:
       ValueError: the method returns a state of another structure, shape or dtype.
@@ -77,7 +77,7 @@ def one_round(
     counted = (turns.draws * turns.mask).astype(jnp.int32)
     after = after._replace(
         round=state.round + 1,
-        # An empty slot has the id C, past the end: it is dropped.
+        # An empty slot has the id C, past the end, and is dropped.
         participations=state.participations.at[turns.ids].add(counted, mode="drop"),
         cohort=turns.drawn,
         selection=mesh.whole(setting.mesh, learned),
@@ -97,11 +97,11 @@ def _show_model(
     train: ClientData,
     learned: Any,
 ) -> Any:
-    """The selection's state after it was shown the new model, if it asks for that."""
+    """The selection's state after it has seen the new model, if it asks for that."""
     observe = setting.selection.observe
     evaluate = setting.selection.evaluate
     server_model = setting.algorithm.server_model
-    # `contract.check_selection` refuses a selection that asks where there is none.
+    # `contract.check_selection` has refused a selection that needs a missing model.
     if server_model is None or (observe is None and evaluate is None):
         return learned
     model = server_model(server)
@@ -122,7 +122,7 @@ def _exchange(
     cohort: Cohort,
     public: ClientData | None,
 ) -> tuple[RunState, Metrics, Any]:
-    """(states, metrics, uploads or their sums) after an exchange with the server."""
+    """(state, metrics, uploads or their sums) after an exchange with the server."""
     cohort = _drop_lost(setting, cohort)
     weight = summing.upload_weights(setting, state.server, cohort)
     if setting.groups is not None:
@@ -139,7 +139,7 @@ def _exchange(
         server = summing.divide_sums(uploads, weight)
         channel_state = state.channel
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)
-    # Weights of a round without uploads sum to 0: what `aggregate` made of them goes.
+    # Without uploads all weights are 0, and the result of `aggregate` is discarded.
     server = tree.where(cohort.mask.sum() > 0, server, state.server)
     after = state._replace(
         server=mesh.whole(setting.mesh, server),
@@ -158,7 +158,7 @@ def _number_uploads(setting: Setting, uploads: Any, turns: Turns) -> Any:
 
 
 def _drop_lost(setting: Setting, cohort: Cohort) -> Cohort:
-    """The cohort, without those whose uploads the channel loses."""
+    """The cohort without the clients whose uploads the channel loses."""
     if setting.channel is None or setting.channel.lose is None:
         return cohort
     return setting.channel.lose(derive(cohort.key, "lost"), cohort)
@@ -170,7 +170,7 @@ def receive(
     sent: Any,
     cohort: Cohort,
 ) -> tuple[Any, Cohort, Any]:
-    """(uploads as the server gets them, who sent them, what the channel remembers)."""
+    """(uploads that the server receives, their cohort, the channel's state)."""
     channel_state = state.channel
     alike = setting.algorithm.architecture is None
     uploads, places = (sent, ()) if alike else sent
@@ -185,7 +185,7 @@ def receive(
         uploads, reports = uploads
         uploads, channel_state = receive(channel_state, key, uploads, reports, cohort)
         return uploads, cohort, channel_state
-    # Uploads of two architectures have other shapes: the channel sees one at a time.
+    # Architectures have uploads of different shapes: the channel gets one at a time.
     received = {}
     for number, senders in aggregation.senders(cohort).items():
         stack, reports = uploads[number]
@@ -196,16 +196,11 @@ def receive(
     return received, cohort, channel_state
 
 
-def _anybody(turns: Turns) -> Array:
-    """Whether anybody reported, bool[]."""
-    return turns.mask.sum() > 0
-
-
 def _means(turns: Turns, metrics: Metrics) -> Metrics:
-    """Means over rows of those who reported, and how many were asked and reported."""
+    """Means over the examples of reporting clients, and counts of clients."""
     weight = turns.weight * turns.mask
     means = jax.tree.map(lambda leaf: aggregation.mean(leaf, weight), metrics)
-    reported = _anybody(turns)
+    reported = turns.mask.sum() > 0
     means = jax.tree.map(lambda mean: jnp.where(reported, mean, jnp.nan), means)
     means["asked"] = (turns.draws > 0).sum().astype(jnp.float32)
     means["reported"] = turns.mask.sum()
@@ -213,7 +208,7 @@ def _means(turns: Turns, metrics: Metrics) -> Metrics:
 
 
 def _time_metrics(turns: Turns) -> Metrics:
-    """Virtual seconds of the round, and of each client that the server waited for."""
+    """Virtual seconds of the round, and of each client that the server awaits."""
     return {
         "seconds": turns.waited.max(),
         "turn_client": turns.ids,
@@ -233,13 +228,13 @@ def rounds(
 ) -> tuple[RunState, Metrics]:
     """The state after `count` <= `at_most` rounds, and metrics f32[at_most] by round.
 
-    `count` is traced: one program runs any number of rounds. `resident` and `public`
-    are those of `one_round`; `resident` must hold every client drawn in these rounds.
+    `count` is traced, so that one program runs any number of rounds. `resident` and
+    `public` are those of `one_round`; `resident` must have every client of the rounds.
     """
     if setting.mode is not None:
         raise ValueError(
-            "the setting has an asynchronous mode, which these rounds would leave out; "
-            "compile it by pfljax.engine.asynchronous"
+            "the setting has an asynchronous mode, which these rounds would ignore; "
+            "use pfljax.engine.asynchronous"
         )
     # Jitted, so that its two uses are traced once.
     step = jax.jit(functools.partial(one_round, setting), inline=True)

@@ -1,4 +1,4 @@
-"""What stays the same in a run."""
+"""The fixed parts of a run."""
 
 from typing import Any, NamedTuple
 
@@ -16,18 +16,18 @@ from pfljax.selection import Selection
 
 
 class Groups(NamedTuple):
-    """Client i is of the group `pattern[i % len(pattern)]`, as many as come."""
+    """Groups of architectures: client i is in group `pattern[i % len(pattern)]`."""
 
     algorithms: tuple[Algorithm, ...]  # of each group, over the same server
     tasks: tuple[Task, ...]  # the model of each group
     pattern: tuple[int, ...]
 
     def of(self, ids: Any) -> Any:
-        """The group of each of these clients, i32[...]; traced where they are."""
+        """The group of each of these clients, i32[...]; traced if `ids` are."""
         return _cyclic(self.pattern, ids)
 
     def members(self, group: int, num_clients: int) -> np.ndarray:
-        """The clients of a group, of so many, i32[C_g], ascending."""
+        """The clients of a group among `num_clients`, i32[C_g], ascending."""
         ids = np.arange(num_clients, dtype=np.int32)
         return ids[self.of(ids) == group]
 
@@ -35,14 +35,14 @@ class Groups(NamedTuple):
         """The row of each of these clients in the stack of its group, i32[...]."""
         pattern = np.asarray(self.pattern)
         is_equal = pattern[:, None] == pattern
-        # Of its group: in the whole pattern, and before it there.
+        # Members of its group in the whole pattern, and before it in the pattern.
         whole = _cyclic(is_equal.sum(1), ids)
         before = _cyclic(np.tril(is_equal, -1).sum(1), ids)
         return ids // len(pattern) * whole + before
 
 
 def _cyclic(values: Any, ids: Any) -> Any:
-    """values[ids % len(values)], i32[...]; NumPy, or traced where `ids` are."""
+    """values[ids % len(values)], i32[...]; NumPy, or traced if `ids` are."""
     table = np.asarray(values, np.int32)
     if isinstance(ids, jax.Array):
         table = jnp.asarray(table)
@@ -50,21 +50,21 @@ def _cyclic(values: Any, ids: Any) -> Any:
 
 
 class Setting(NamedTuple):
-    """What stays the same in a run, beside the data."""
+    """The fixed parts of a run, without the data."""
 
-    algorithm: Algorithm  # of the first group, where there are several
+    algorithm: Algorithm  # of the first group, if there are several
     local: Local
     selection: Selection
     width: int | None = None  # clients under one vmap; 1 is a loop, None all
     mesh: Grid | None = None  # several devices (pfljax.engine.mesh); None for one
-    channel: Channel | None = None  # what happens to uploads on their way
-    groups: Groups | None = None  # of architectures; None for one that all have
+    channel: Channel | None = None  # between clients and server
+    groups: Groups | None = None  # of architectures; None if all have the same
     clock: Clock | None = None  # of virtual seconds; None for none
     mode: Mode | None = None  # of asynchronous rounds; None for synchronous ones
 
 
 def exchanges(setting: Setting) -> list[Setting]:
-    """The setting of each exchange of a round: the method's own, and what is `then`."""
+    """The setting of each exchange of a round: the method's own, and those `then`."""
     every = []
     while True:
         every.append(setting)
@@ -79,6 +79,6 @@ def exchanges(setting: Setting) -> list[Setting]:
 
 
 def _next_rounds(groups: Groups) -> Groups:
-    """The groups with what each does next in a round."""
+    """The groups with their next exchange of a round."""
     algorithms: Any = tuple(algorithm.then for algorithm in groups.algorithms)
     return groups._replace(algorithms=algorithms)

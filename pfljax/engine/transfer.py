@@ -1,7 +1,7 @@
-"""How clients' states travel between the device that owns them and who trains them.
+"""Moves clients' states between the device that owns them and the one that trains them.
 
 Device d owns rows d b .. (d + 1) b - 1 of the clients. Both functions run on every
-device, inside of `mesh.over`. Bits travel unchanged.
+device, inside of `mesh.over`, and leave bits unchanged.
 """
 
 from typing import Any
@@ -20,14 +20,15 @@ def fetch(
     rows: Array,
     local_rows: Array,
 ) -> Any:
-    """The states of the slots of this device, from whichever device owns them.
+    """The states of the slots of this device, from the devices that own them.
 
-    `block` holds this device's rows, `rows` i32[D * Q] the rows of everybody's slots,
-    `local_rows` i32[Q] those of its own slots.
+    `block` has this device's rows, `rows` i32[D * Q] are the rows of the slots of all
+    devices, and `local_rows` i32[Q] those of its own slots.
 
-    Dealt, of 2 devices with clients 0 1 2 | 3 4 5, where device 0 trains 1 and 5, and
-    device 1 trains 2 and 3: `rows` is 1 5 2 3, `local_rows` of device 0 is 1 5. Each
-    device offers a row for each slot of all others, the right one where it owns it.
+    For example, two devices own the clients 0 1 2 | 3 4 5, device 0 trains 1 and 5, and
+    device 1 trains 2 and 3. Then `rows` is 1 5 2 3, and `local_rows` of device 0 is
+    1 5. Each device sends a row for each slot of all others, and the slot takes that of
+    the owner.
     """
     leaves = jax.tree.leaves(block)
     if not leaves:
@@ -36,7 +37,7 @@ def fetch(
         return tree.take(block, inside(grid, local_rows, leaves[0]))
     size = leaves[0].shape[0]
     wanted = rows.reshape(grid.size, -1)
-    # The row of an empty slot is past the end; it takes any, and reads none of it.
+    # The row of an empty slot is past the end; it takes any, and does not use it.
     owner = jnp.minimum(local_rows // size, grid.size - 1)
     slots = jnp.arange(wanted.shape[1])
 
@@ -57,8 +58,8 @@ def store(
 ) -> Any:
     """`block` with the `new` states of all slots that it owns; others are dropped.
 
-    `rows` and `local_rows` as in `fetch`, past the end for who is not to be written.
-    Dealt, everybody gets all new states, and keeps those of its block.
+    `rows` and `local_rows` are those of `fetch`, or past the end to write nothing.
+    If clients are not pinned, every device gets all new states, and keeps its own.
     """
     leaves = jax.tree.leaves(block)
     if grid is None or not leaves:
@@ -69,7 +70,7 @@ def store(
         written_rows = rows
         new = jax.tree.map(_gather_devices, new)
     row = written_rows - size * jax.lax.axis_index(AXIS)
-    # A negative number would count from the end: another's row is put past the end.
+    # A negative number would count from the end, so other rows are put past the end.
     in_block = (row >= 0) & (row < size)
     row = jnp.where(in_block, row, size)
     return tree.put(block, row, new)

@@ -1,14 +1,15 @@
 """Asynchronous rounds in one compiled program: version after version of the server.
 
-What happens, and when, is known before (`engine.events`). A version is
+The events are known before (`engine.events`). For each version
 
-    who reads the last version trains, chunks of `width` at once      -> slots
-    who makes this one is taken from its slot, moved to the server of now if it is
-    late, received, merged; its new client state is written
+    the clients that read the last version train, `width` at a time, into slots;
+    the uploads that make this version are taken from their slots, moved to the current
+    server if they are late, received and merged; their client states are written.
 
-A client trains as it starts, on the server that it reads: so no old server is kept but
-the origins of uploads in their slots. Its own state changes as its upload is taken. A
-client is in one slot at most, so nobody reads its state in between.
+A client trains when it starts, on the server that it reads. So no old server is kept
+except for the origins of uploads in their slots. The state of a client changes when its
+upload is taken. A client is in one slot at most, so that nothing reads its state in
+between.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from pfljax.core.types import (
     Turn,
 )
 from pfljax.engine import contract
-from pfljax.engine.cohort_training import Shared, client_key, exchange
+from pfljax.engine.cohort_training import client_key, exchange
 from pfljax.engine.modes import Mode, Pending
 from pfljax.engine.plan import FAR, public_rows, round_key
 from pfljax.engine.rounds import receive
@@ -38,20 +39,20 @@ class Jobs(NamedTuple):
     """Turns in the order of their versions, i32[J]."""
 
     client: Any
-    row: Any  # of its state: its number, or its place among those on the device
-    draw: Any  # the cohort that they were drawn in
+    row: Any  # of its state: its number, or its index among those on the device
+    draw: Any  # the number of its cohort
     steps: Any
     slot: Any
 
 
 class Window(NamedTuple):
-    """The events of one call: of V versions, each of K uploads."""
+    """The events of one call, with V versions of K uploads each."""
 
     jobs: Jobs
-    first: Any  # i32[V + 1], where the jobs of each version begin
+    first: Any  # i32[V + 1], the first job of each version
     slots: Any  # i32[V, K], of the uploads that make it
-    clients: Any  # i32[V, K], whose they are
-    rows: Any  # i32[V, K], of their states
+    clients: Any  # i32[V, K], of these uploads
+    rows: Any  # i32[V, K], of the states of these clients
     staleness: Any  # i32[V, K]
 
 
@@ -70,10 +71,11 @@ def rounds(
     """
     mode = _mode(setting)
 
-    def one_round(state: RunState, first: Array) -> tuple[RunState, Metrics]:
+    def run_round(state: RunState, index: Array) -> tuple[RunState, Metrics]:
         def version(state: RunState, index: Array) -> Any:
             return one_version(setting, state, train, window, index, public)
 
+        first = index * mode.versions
         versions = first + jnp.arange(mode.versions)
         state, (metrics, weight) = jax.lax.scan(version, state, versions)
         clients = jax.lax.dynamic_slice_in_dim(window.clients, first, mode.versions)
@@ -81,10 +83,10 @@ def rounds(
 
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
-        state, metrics = one_round(state, index * mode.versions)
+        state, metrics = run_round(state, index)
         return state, tree.put(history, index, metrics)
 
-    _, shapes = jax.eval_shape(one_round, state, jnp.int32(0))
+    _, shapes = jax.eval_shape(run_round, state, jnp.int32(0))
     history = jax.tree.map(lambda _: jnp.zeros(at_most, jnp.float32), shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
 
@@ -97,7 +99,7 @@ def one_version(
     index: Array,
     public: ClientData | None,
 ) -> tuple[RunState, tuple[Metrics, Array]]:
-    """(the state with the next version, metrics and rows [K] of those who made it)."""
+    """(the state with the next version, metrics and weights [K] of its uploads)."""
     mode = _mode(setting)
     pending = _start(setting, state, train, window, index, public)
     clients = window.clients[index]
@@ -126,7 +128,7 @@ def _start(
     index: Array,
     public: ClientData | None,
 ) -> Pending:
-    """The slots after the training of those who read the version of `state`."""
+    """The slots after the training of the clients that read the server of `state`."""
     mode = _mode(setting)
     slots = jax.tree.leaves(state.pending)[0].shape[0]
     width = min(setting.width or mode.buffer, slots)
@@ -135,7 +137,7 @@ def _start(
 
     def chunk(number: Array, pending: Pending) -> Pending:
         which = first + number * width + jnp.arange(width)
-        # Behind the last stands somebody who trains in another version, or nobody.
+        # Behind the last job are those of another version, or empty ones.
         exists = which < end
         jobs = tree.take(window.jobs, which)
         jobs = jobs._replace(steps=jnp.where(exists, jobs.steps, 0))
@@ -153,12 +155,12 @@ def _train(
     jobs: Jobs,
     public: ClientData | None,
 ) -> Pending:
-    """What a chunk of clients makes of the server as it is, stacked."""
+    """The results of a chunk of clients on the current server, stacked."""
 
-    def one(job: Jobs, offset: Array, size: Array, client: Any) -> Pending:
-        rows = ClientData(train.examples, offset, size)
+    def train_client(job: Jobs, offset: Array, size: Array, client: Any) -> Pending:
+        own = ClientData(train.examples, offset, size)
         turn = Turn(
-            # By the cohort that it was drawn in: a client starts once in each.
+            # By its cohort, since a client starts at most once in each.
             key=client_key(round_key(state.key, job.draw), job.client),
             round=state.round,
             steps=job.steps,
@@ -166,43 +168,31 @@ def _train(
             num_clients=train.size.shape[0],
             public=public_rows(train.examples, public),
         )
-        return _make(setting, state, turn, client, rows)
+        return _take_turn(setting, state, turn, client, own)
 
     offset, size = tree.take((train.offset, train.size), jobs.client)
     clients = tree.take(state.clients, jobs.row)
     stacked = jobs, offset, size, clients
-    # A vmap over one would batch its products for nothing.
+    # A vmap over one client would batch its products in vain.
     if jobs.client.shape[0] > 1:
-        return jax.vmap(one)(*stacked)
-    trained = one(*jax.tree.map(lambda leaf: leaf[0], stacked))
+        return jax.vmap(train_client)(*stacked)
+    trained = train_client(*jax.tree.map(lambda leaf: leaf[0], stacked))
     return jax.tree.map(lambda leaf: leaf[None], trained)
 
 
-def _make(
-    setting: Setting, state: RunState, turn: Turn, client: Any, rows: ClientData
+def _take_turn(
+    setting: Setting, state: RunState, turn: Turn, client: Any, data: ClientData
 ) -> Pending:
-    """What one client makes of the server as it is."""
+    """The results of one client's turn on the current server."""
     algorithm = setting.algorithm
-    shared = Shared(
-        server=state.server,
-        channel=state.channel,
-        round=state.round,
-        key=state.key,
-        turns=(),  # type: ignore[arg-type] -- nothing travels
-        offset=rows.offset,
-        public=turn.public,
+    new_client, upload, metrics = exchange(
+        setting, state.server, state.channel, turn, client, data
     )
-    new_client, upload, metrics = exchange(setting, shared, turn, client, rows)
     origin = ()
     if _mode(setting).keeps_origin:
         message = algorithm.message(turn, state.server, client)
         origin = algorithm.origin(message, client, upload)
-    return Pending(
-        client=new_client,
-        upload=upload,
-        origin=origin,
-        metrics=metrics,
-    )
+    return Pending(new_client, upload, origin, metrics)
 
 
 def _cohort(
@@ -213,9 +203,9 @@ def _cohort(
     index: Array,
     public: ClientData | None,
 ) -> Cohort:
-    """Whose uploads make a version, as the server knows them."""
+    """The clients whose uploads make a version, as the server knows them."""
     ones = jnp.ones(clients.shape, jnp.float32)
-    # Versions of a round differ; the first has the key of a synchronous round.
+    # The first version of a round has the key of a synchronous round.
     key = derive(round_key(state.key, state.round), "server")
     if mode.versions > 1:
         key = jax.random.fold_in(key, index % mode.versions)
@@ -235,20 +225,16 @@ def _count(state: RunState, clients: Array) -> RunState:
     """The state after one more round, to which these clients reported."""
     num_clients = state.participations.shape[0]
     places = state.cohort.shape[0]
-    # Shapes stay: of a small buffer some places of the cohort are empty.
+    # The shape stays the same: with a small buffer some places are empty.
     nobody = jnp.full(places - clients.shape[0], num_clients, jnp.int32)
     cohort = jnp.concatenate([clients.astype(jnp.int32), nobody])
     return state._replace(round=state.round + 1, cohort=cohort)
 
 
 def _means(metrics: Metrics, weight: Array) -> Metrics:
-    """Means over the rows of a round's uploads, [versions, K]."""
-    rows = weight.ravel()
-
-    def mean_leaf(leaf: Array) -> Array:
-        return aggregation.mean(leaf.reshape(rows.shape[0]), rows)
-
-    return jax.tree.map(mean_leaf, metrics)
+    """Means over the examples of a round's uploads, [versions, K]."""
+    flat = weight.ravel()
+    return jax.tree.map(lambda leaf: aggregation.mean(leaf.ravel(), flat), metrics)
 
 
 def _mode(setting: Setting) -> Mode:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pfljax.data.profiles import Profile
 from pfljax.engine import events
 from pfljax.engine.clock import Clock
-from pfljax.engine.events import Draws
+from pfljax.engine.events import make_draws
 
 
 def clock_of(step, jitter=0.0, availability=1.0):
@@ -32,7 +32,7 @@ def cohorts_of(clients, cohort, seed, steps=None):
 def taken(clock, cohort, buffer, count, seed=0, steps=None):
     clients = len(clock.down)
     cohorts = cohorts_of(clients, cohort, seed, steps)
-    found = events.versions(clock, cohorts, Draws.of([seed]), cohort, buffer)
+    found = events.versions(clock, cohorts, make_draws([seed]), cohort, buffer)
     return list(itertools.islice(found, count))
 
 
@@ -181,6 +181,6 @@ def test_who_is_seldom_available_takes_part_seldom():
 
 def test_a_selection_that_draws_nobody_is_told():
     nobody = itertools.repeat((np.array([7, 7]), np.array([1, 1])))
-    found = events.versions(clock_of(np.ones(5)), nobody, Draws.of([0]), 2, 2)
+    found = events.versions(clock_of(np.ones(5)), nobody, make_draws([0]), 2, 2)
     with pytest.raises(ValueError, match="draws no client that is free"):
         next(found)
