@@ -55,8 +55,8 @@ def clients():
 
 def placed(grid):
     """(train, test) on the devices."""
-    if grid is not None and grid.homes:
-        home = placement.homes(grid.size, np.zeros(CLIENTS))
+    if grid is not None and grid.pin_clients:
+        home = placement.owners(grid.size, np.zeros(CLIENTS))
         return placement.place(grid, dict(enumerate(clients())), home).values()
     return (mesh.place(grid, part) for part in clients())
 

@@ -92,9 +92,9 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     train = make_data(work)
     grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
     setting = make_setting(work, method)._replace(mesh=grid)
-    if grid is not None and grid.homes:
-        home = placement.homes(devices, np.zeros(work.clients))
-        train = placement.place(grid, {"train": train}, home)["train"]
+    if grid is not None and grid.pin_clients:
+        owner = placement.owners(devices, np.zeros(work.clients))
+        train = placement.place(grid, {"train": train}, owner)["train"]
     else:
         train = mesh.place(grid, train)
     state = first_state.make_init(setting, task, work.clients)(jax.random.key(0))

@@ -132,12 +132,12 @@ def _shape(workload: Workload, method: str) -> Shape:
 def _place(setting: Setting, train: ClientData) -> ClientData:
     """The examples on every device, or each client's on the device with its state."""
     grid = setting.mesh
-    if grid is None or not grid.homes:
+    if grid is None or not grid.pin_clients:
         return mesh.place(grid, train)
     clients = np.arange(len(train.size))
     stack = setting.groups.of(clients) if setting.groups else np.zeros_like(clients)
-    home = placement.homes(grid.size, np.asarray(stack))
-    return placement.place(grid, {"train": train}, home)["train"]
+    owner = placement.owners(grid.size, np.asarray(stack))
+    return placement.place(grid, {"train": train}, owner)["train"]
 
 
 def make_data(workload: Workload) -> ClientData:

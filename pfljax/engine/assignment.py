@@ -25,7 +25,7 @@ def assign(
     `stacked` clients; `draws` are 0 for an empty place, and for the second place of a
     client.
     """
-    if grid.homes:
+    if grid.pin_clients:
         block = round_up(stacked, grid) // grid.size
         return assign_to_owners(rows, draws > 0, grid.size, block)
     return balance(steps, grid.size)
@@ -42,9 +42,9 @@ def assign_to_owners(
     Q = min(M, block), since all of a cohort may belong to one device.
     """
     cohort = rows.shape[0]
-    home = rows // block
+    owner = rows // block
     device = jnp.arange(devices)[:, None]
-    at_device = (home == device) & counts
+    at_device = (owner == device) & counts
     slots = jnp.where(at_device, jnp.arange(cohort), cohort)
     # Sorted, the empty slots come last, and chunks of empty slots are left out.
     return jnp.sort(slots, axis=1)[:, : min(cohort, block)].ravel()

@@ -1,16 +1,17 @@
-"""Clients over several devices: what lies where, and programs over all of them.
+"""Clients over several devices: where arrays lie, and programs over all devices.
 
 The devices form one axis, "clients". Client states lie in blocks: device d owns rows
-d b .. (d + 1) b - 1. Server and keys lie on every device, so training itself needs no
-exchange. Who trains whom (`engine.assignment`) is a choice:
+d b .. (d + 1) b - 1. Server and keys lie on every device, so that training itself needs
+no exchange. There are two ways to assign clients to devices (`engine.assignment`):
 
-dealt  A round deals its cohort anew, largest client first to the least loaded device.
-       All data lie on every device; states travel to whoever trains them and back
-       (`engine.transfer`).
-homes  Who owns a client's state has its rows as well, alone (`engine.placement`), and
-       trains it. Only the sum of the uploads travels; the load is as even as the draw.
+dealt   Each round deals its cohort anew, largest client first, to the least loaded
+        device. All data lie on every device, and states travel to the device that
+        trains them and back (`engine.transfer`).
+pinned  The device that owns a client's state also has its examples, alone
+        (`engine.placement`), and trains it. Only the sum of the uploads travels, but
+        the load is only as even as the draw.
 
-Without devices to share among (None) each function is the plain one of a single device.
+If the grid is None, each function is the plain one for a single device.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ class Grid(NamedTuple):
     """The devices that share the clients."""
 
     mesh: Mesh
-    homes: bool = False  # else each cohort is dealt anew
+    pin_clients: bool = False  # to the device of their state; else cohorts are dealt
 
     @property
     def size(self) -> int:
@@ -40,8 +41,8 @@ class Grid(NamedTuple):
         return self.mesh.size
 
 
-def make(count: int | None = None, homes: bool = False) -> Grid:
-    """`count` devices, None for all: the first ones of each process.
+def make(count: int | None = None, pin_clients: bool = False) -> Grid:
+    """A grid of `count` devices, the first ones of each process; None for all.
 
     Raises:
       ValueError: there are fewer devices.
@@ -54,18 +55,18 @@ def make(count: int | None = None, homes: bool = False) -> Grid:
             f"devices is {count}, but JAX has {len(devices)} ({devices[0].platform}); "
             f"choose 1 <= devices <= {len(devices)}"
         )
-    # As many of each process: every process must own a part of each array.
+    # As many of each process, since every process must own a part of each array.
     chosen = [
         device
         for process in range(processes)
         for device in jax.local_devices(process_index=process)[: count // processes]
     ]
     mesh = jax.make_mesh((count,), (AXIS,), (AxisType.Auto,), devices=chosen)
-    return Grid(mesh, homes)
+    return Grid(mesh, pin_clients)
 
 
 def over(grid: Grid | None, f: Callable[..., Any], *specs: PartitionSpec) -> Any:
-    """`f` run by every device on its part of the arguments; all results are split."""
+    """`f`, run by every device on its part of the arguments; all results are split."""
     if grid is None:
         return f
     return jax.shard_map(
@@ -73,7 +74,7 @@ def over(grid: Grid | None, f: Callable[..., Any], *specs: PartitionSpec) -> Any
         mesh=grid.mesh,
         in_specs=specs,
         out_specs=SPLIT,
-        # It would refuse loops whose carry starts the same on all devices.
+        # It would refuse loops with a carry that starts the same on all devices.
         check_vma=False,
     )
 
@@ -86,24 +87,23 @@ def over_rows(
     split: Any,
     count: int,
 ) -> Any:
-    """f(same, pools, split) with the `count` rows of `split` dealt in blocks; stacked
-    results.
+    """The stacked results of f(same, pools, split), with `split` in equal blocks.
 
-    `pools` are rows that clients have offsets into. `split` may already be padded to
-    equal blocks.
+    `split` has `count` rows, or is already padded. `pools` are examples into which
+    clients have offsets.
     """
     if grid is None:
         return f(same, pools, split)
     run = over(grid, f, WHOLE, data(grid), SPLIT)
     padded_results = run(same, pools, pad(grid, split, count))
     results = jax.tree.map(lambda leaf: leaf[:count], padded_results)
-    # Whole, for a process can read its own devices only.
+    # Whole, since a process can only read its own devices.
     return whole(grid, results)
 
 
 def data(grid: Grid | None) -> PartitionSpec:
-    """How rows lie."""
-    return SPLIT if grid and grid.homes else WHOLE
+    """The partition of the examples."""
+    return SPLIT if grid and grid.pin_clients else WHOLE
 
 
 def inside(
@@ -111,11 +111,11 @@ def inside(
     rows: Array,
     block: Array,
 ) -> Array:
-    """Numbers of rows among those of all devices as numbers in this device's `block`.
+    """Indices into the examples of all devices, as indices into this device's `block`.
 
-    Unchanged where every device has all rows.
+    They are unchanged if every device has all examples.
     """
-    if grid is None or not grid.homes:
+    if grid is None or not grid.pin_clients:
         return rows
     first_row = block.shape[0] * jax.lax.axis_index(AXIS)
     return rows - first_row
@@ -134,7 +134,7 @@ def pad(
     stacked: Any,
     count: int | None = None,
 ) -> Any:
-    """Rows of the leading axis up to `padded(count)`; new ones repeat the last."""
+    """`stacked`, padded to `round_up(count)` rows that repeat the last one."""
     if grid is None:
         return stacked
 
@@ -152,16 +152,16 @@ def blocks(
     count: int,
     size: int,
 ) -> Iterator[np.ndarray]:
-    """`count` clients about `size` at a time, as many of each device's block, i64[n].
+    """About `size` of `count` clients at a time, as many of each device, i64[n].
 
-    Numbers may come twice, and be past the end: nobody's.
+    Numbers may be repeated, or past the end.
     """
     per_device = -(-count // devices)
     at_once = max(1, size // devices)
     first_row = np.arange(devices)[:, None] * per_device
     for start in range(0, per_device, at_once):
         in_block = np.arange(start, start + at_once)
-        # All of one length: another would be another program.
+        # All of one length, since another length would be another program.
         in_block = np.minimum(in_block, per_device - 1)
         yield (first_row + in_block).ravel()
 
@@ -183,7 +183,7 @@ def place(grid: Grid | None, value: Any) -> Any:
         return jax.device_put(value, target)
 
     def place_leaf(leaf: Any) -> Array:
-        # Every process has it: nothing is sent.
+        # Every process has the value, so nothing is sent.
         array = np.asarray(leaf)
         return jax.make_array_from_callback(array.shape, target, array.__getitem__)
 
@@ -195,8 +195,8 @@ def abstract(
     value: Any,
     spec: PartitionSpec = WHOLE,
 ) -> Any:
-    """`value` so placed, as shapes: nothing is copied."""
-    # On one device, too: rounds of rows that lie nowhere would be another program.
+    """The shapes of `value` when it is placed so; nothing is copied."""
+    # Also on one device, since rounds of unplaced data would be another program.
     target = sharding(grid, spec)
 
     def abstract_leaf(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -206,7 +206,7 @@ def abstract(
 
 
 def shardings(grid: Grid | None, state: RunState) -> Any:
-    """Where a state's leaves lie: `clients` in blocks, all else on every device."""
+    """The shardings of a state: `clients` in blocks, all else on every device."""
     split = sharding(grid, SPLIT)
     everywhere = sharding(grid, WHOLE)
     clients = jax.tree.map(lambda leaf: split, state.clients)
@@ -215,7 +215,7 @@ def shardings(grid: Grid | None, state: RunState) -> Any:
 
 
 def sharding(grid: Grid | None, spec: PartitionSpec) -> Any:
-    """Where an array lies that is `SPLIT` in blocks or `WHOLE` on every device."""
+    """The sharding of an array, `SPLIT` in blocks or `WHOLE` on every device."""
     if grid is None:
         return jax.sharding.SingleDeviceSharding(jax.devices()[0])
     return NamedSharding(grid.mesh, spec)

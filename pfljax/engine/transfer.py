@@ -33,7 +33,7 @@ def fetch(
     leaves = jax.tree.leaves(block)
     if not leaves:
         return block
-    if grid is None or grid.homes:
+    if grid is None or grid.pin_clients:
         return tree.take(block, inside(grid, local_rows, leaves[0]))
     size = leaves[0].shape[0]
     wanted = rows.reshape(grid.size, -1)
@@ -66,7 +66,7 @@ def store(
         return tree.put(block, local_rows, new)
     size = leaves[0].shape[0]
     written_rows = local_rows
-    if not grid.homes:
+    if not grid.pin_clients:
         written_rows = rows
         new = jax.tree.map(_gather_devices, new)
     row = written_rows - size * jax.lax.axis_index(AXIS)

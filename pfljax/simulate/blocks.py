@@ -72,7 +72,7 @@ def in_blocks(
         return jax.device_get(evaluate(state, states(ids), ids, *parts))
     by_client: Values = {}
     grid = sim.setting.mesh
-    devices = grid.size if grid and grid.homes else 1
+    devices = grid.size if grid and grid.pin_clients else 1
     for block in mesh.blocks(devices, len(ids), sim.block):
         # Nobody is taken for the last one; of another device's rows it reads its own.
         existing = np.minimum(block, len(ids) - 1)

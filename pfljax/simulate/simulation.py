@@ -85,7 +85,7 @@ def simulation(
     key = experiment.replace(seed=0, out=None, label=None, baseline=None)
     key = key.replace(keep_checkpoints=2)
     usable = experiment.cohort
-    # At home, devices that nobody of a cohort lives on hold rows and states as well.
+    # With pinned clients, devices without a client of the cohort hold data as well.
     if experiment.pin_clients:
         usable = federation.num_clients
     if experiment.mode.name != "sync":
@@ -246,7 +246,7 @@ def abstract(sim: Simulation) -> RunState:
 
 
 def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation:
-    """The federation with its data on every device that takes part, or at home.
+    """The federation with its data on every device, or on those of their clients.
 
     `first` is the number of its first client.
     """
@@ -256,12 +256,12 @@ def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation
         ood = _select_ood(grid, federation, sim.ood)
         federation = dataclasses.replace(federation, ood=ood)
     if federation.public is not None:
-        # Every device has all rows of the server, at home or not.
+        # Every device has all examples of the server.
         public = mesh.place(grid, federation.public)
         federation = dataclasses.replace(federation, public=public)
-    if grid is not None and grid.homes:
-        home = homes(sim, federation.num_clients, first)
-        parts = placement.place(grid, federation.parts, home)
+    if grid is not None and grid.pin_clients:
+        owner = owners(sim, federation.num_clients, first)
+        parts = placement.place(grid, federation.parts, owner)
         return dataclasses.replace(federation, **parts)
     # Train, validation and test share one pool of rows, which is placed once.
     spans = {name: (part.offset, part.size) for name, part in federation.parts.items()}
@@ -285,15 +285,15 @@ def _select_ood(
     return by_split
 
 
-def homes(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
-    """The devices of so many clients at home, from number `first` on, i64[count]."""
+def owners(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
+    """The devices of `count` pinned clients from number `first`, i64[count]."""
     grid = sim.setting.mesh
     assert grid is not None
     groups = sim.setting.groups
     stack = np.zeros(count, np.int64)
     if groups is not None:
         stack = groups.of(first + np.arange(count))
-    return placement.homes(grid.size, stack)
+    return placement.owners(grid.size, stack)
 
 
 def describe(sim: Simulation) -> str:
@@ -307,7 +307,7 @@ def describe(sim: Simulation) -> str:
         devices = f"{grid.size} devices"
     if jax.process_count() > 1:
         devices += f" of {jax.process_count()} processes"
-    homes = ""
-    if grid is not None and grid.homes:
-        homes = ", of those at home on it"
-    return f"{devices} ({kind}), each {at_once} at a time{homes}"
+    pinned = ""
+    if grid is not None and grid.pin_clients:
+        pinned = ", of the clients pinned to it"
+    return f"{devices} ({kind}), each {at_once} at a time{pinned}"

@@ -99,9 +99,9 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
     Nothing of them lies there yet.
     """
     grid = sim.setting.mesh
-    if grid is not None and grid.homes:
-        home = simulation.homes(sim, federation.num_clients)
-        train = placement.abstract(grid, federation.parts, home)["train"]
+    if grid is not None and grid.pin_clients:
+        owner = simulation.owners(sim, federation.num_clients)
+        train = placement.abstract(grid, federation.parts, owner)["train"]
     else:
         train = mesh.abstract(grid, federation.train)
     rounds: Any = sim.rounds

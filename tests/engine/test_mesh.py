@@ -117,7 +117,7 @@ def test_rows_at_home_are_those_of_the_pool(spans, devices, stacks):
     pool = Examples(rng.normal(size=(29, 2)), np.arange(29))
     parts = {"train": ClientData(pool, offset, size)}
     stack = np.arange(len(spans)) % stacks
-    home = placement.homes(devices, stack)
+    home = placement.owners(devices, stack)
     found = placement.layout(devices, parts, home)
     at = found.offset["train"]
     for client, (first, count) in enumerate(spans):
