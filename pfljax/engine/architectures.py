@@ -1,16 +1,16 @@
-"""Clients of several architectures: each group of equals has a method of its own model.
+"""Clients of several architectures, in groups of the same architecture.
 
-The states of a group are one stacked pytree; the server is one for all. A round has a
-program for each group, which trains the cohort's members of it. A group has as many
-slots as it could have members: those that stay empty come last, and are left out. Of
-clients 0 1 2 3 4 5 with the models a b a b a b, the cohort 1 4 3 has in group a (0 2 4)
-the member 4, and in group b (1 3 5) the members 1 and 3:
+The states of a group are one stacked pytree, and there is one server for all. A round
+trains the cohort's members of each group in turn. A group has as many slots as it could
+have members; empty ones come last and are left out. For example, the clients 0 1 2 3 4
+5 have the models a b a b a b. The cohort 1 4 3 has the member 4 in group a (0 2 4), and
+the members 1 and 3 in group b (1 3 5):
 
     group a   ids 4 - -   rows in its stack 2 - -   places in the cohort 1 - -
     group b   ids 1 3 -   rows in its stack 0 1 -   places in the cohort 0 2 -
 
-What members send is put into their places in the cohort, and aggregated once. Uploads
-that differ by architecture stay a stack a group, beside the places of its members.
+Uploads are put into the places of their clients in the cohort, and aggregated once.
+Uploads that differ by architecture stay stacked by group, with their places.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from pfljax.engine.setting import Groups, Setting
 
 
 def group_setting(setting: Setting, group: int, num_clients: int) -> Setting:
-    """The setting of one group: its method, and as many at once as it has on average.
+    """The setting of one group: its method, and its average number of clients as width.
 
-    Without a width all slots would train under one vmap, the empty ones as well.
+    Without a width all slots would train under one vmap, including the empty ones.
     """
     groups = setting.groups
     assert groups is not None
@@ -83,9 +83,9 @@ def train_groups(
 
 
 def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turns:
-    """The turns of a group's members, the empty ones behind them, [min(M, C_g)]."""
-    # An empty place has the id C, which is of no group. A client that was drawn twice
-    # trains in its first place alone.
+    """The turns of a group's members, with empty ones behind, [min(M, C_g)]."""
+    # An empty place has the id C, which is in no group. A client that was drawn twice
+    # trains in its first place only.
     exists = (turns.ids < num_clients) & (turns.draws > 0)
     is_member = exists & (groups.of(turns.ids) == group)
     cohort = turns.ids.shape[0]
@@ -101,13 +101,11 @@ def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turn
 
 
 def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:
-    """What the groups sent, [M, ...], each member's in its place; zeros elsewhere."""
-
-    def nothing(leaf: Array) -> Array:
-        return jnp.zeros((cohort, *leaf.shape[1:]), leaf.dtype)
-
+    """The groups' leaves, [M, ...], by place in the cohort; zeros elsewhere."""
     of_first = sent[0]
-    in_place = jax.tree.map(nothing, of_first)
+    in_place = jax.tree.map(
+        lambda leaf: jnp.zeros((cohort, *leaf.shape[1:]), leaf.dtype), of_first
+    )
     for places_of_group, of_group in zip(places, sent, strict=True):
         change = contract.first_change(_one(of_first), _one(of_group))
         if change is not None:

@@ -1,4 +1,4 @@
-"""Many clients on one device: some at a time under one vmap, chunk after chunk."""
+"""Maps a function over many clients, in chunks under one vmap."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,23 +13,16 @@ from pfljax.core.types import Array
 class Chunks(NamedTuple):
     """Clients in the order of their work, cut into chunks of `width`.
 
-    The last chunk is filled with the client of least work, who adds none to its time.
+    The last chunk is filled with the client of least work, which adds no time.
     """
 
     width: int
     order: Array  # i32[M], largest first
     filled: Array  # i32[chunks * width], `order` and the filling
 
-    @classmethod
-    def of(cls, steps: Array, width: int) -> "Chunks":
-        """The chunks of clients whose work is `steps` i32[M]."""
-        order = jnp.argsort(-steps, stable=True)
-        filling = jnp.repeat(order[-1:], -steps.shape[0] % width)
-        return cls(width, order, jnp.concatenate([order, filling]))
-
     @property
     def lanes(self) -> tuple[int, ...]:
-        """The axes of a chunk: one at a time needs no vmap, and no axis of length 1."""
+        """The axes of a chunk: one client needs no vmap, and no axis of length 1."""
         return (self.width,) if self.width > 1 else ()
 
     def cut(self, by_client: Any) -> Any:
@@ -41,7 +34,7 @@ class Chunks(NamedTuple):
         return jax.tree.map(cut_leaf, by_client)
 
     def in_order(self, by_chunk: Any) -> Any:
-        """Leaves [chunks, *lanes, ...] as [M, ...], in the order given."""
+        """Leaves [chunks, *lanes, ...] as [M, ...], in the original order."""
         place_in_order = jnp.argsort(self.order)
 
         def restore_leaf(leaf: Array) -> Array:
@@ -51,6 +44,13 @@ class Chunks(NamedTuple):
         return jax.tree.map(restore_leaf, by_chunk)
 
 
+def _cut_chunks(steps: Array, width: int) -> Chunks:
+    """The chunks of clients whose work is `steps` i32[M]."""
+    order = jnp.argsort(-steps, stable=True)
+    filling = jnp.repeat(order[-1:], -steps.shape[0] % width)
+    return Chunks(width, order, jnp.concatenate([order, filling]))
+
+
 def over_clients(
     f: Callable[..., Any],
     args: tuple,
@@ -58,16 +58,16 @@ def over_clients(
     width: int | None,
     used: Array | None = None,
 ) -> Any:
-    """`f` over the leading axis of `args`, `width` clients at a time; stacked results.
+    """The stacked results of `f` over the leading axis of `args`, in chunks.
 
-    Clients are sorted by `steps`, their work, so that a chunk's lanes finish together;
-    the results come back in the order given. Of `used` clients, the first ones, chunks
-    behind the last are left out: their results are zeros.
+    Clients are sorted by their work `steps`, so that those of a chunk of `width`
+    clients finish together. The results are in the original order. If only the first
+    `used` clients are needed, chunks of others are left out, with zeros as results.
     """
     count = steps.shape[0]
     if width is None or width >= count:
         return jax.vmap(f)(*args)
-    chunks = Chunks.of(steps, width)
+    chunks = _cut_chunks(steps, width)
     one_chunk = jax.vmap(f) if chunks.lanes else f
     if used is None:
         stacked = jax.lax.map(lambda chunk: one_chunk(*chunk), chunks.cut(args))
@@ -90,7 +90,7 @@ def sum_over_clients(
     chunk after chunk; they are never stacked. A term of weight 0 adds nothing, even if
     it is infinite.
     """
-    chunks = Chunks.of(steps, width)
+    chunks = _cut_chunks(steps, width)
     one_chunk = jax.vmap(f) if chunks.lanes else f
     # The filling has counted already, in its own place.
     first_place = jnp.arange(chunks.filled.shape[0]) < steps.shape[0]

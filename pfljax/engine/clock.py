@@ -1,15 +1,15 @@
-"""Virtual seconds: how long the clients of a round take, and who comes too late.
+"""Virtual seconds of the clients of a round, and deadlines.
 
 A client takes the time of its download, its local steps and its upload, times its
-jitter of this round. The server waits for the slowest, but not beyond a deadline:
+jitter in this round. The server waits for the slowest, but not beyond a deadline:
 
-    seconds of the four asked     3   8   5   2     no deadline    the round takes 8
+    seconds of four clients       3   8   5   2     no deadline    the round takes 8
                                   3   -   5   2     deadline 6     it takes 6
                                   -   -   -   -     deadline 1     it takes 1
 
-Who is late does not report, as a straggler whose work is dropped. Nothing is measured:
-one seed has the same times on every machine. A method that trains two models on a
-minibatch takes as long as one that trains one, for steps are what is counted.
+A late client does not report, like a straggler whose work is dropped. Nothing is
+measured, so that a seed has the same times on every machine. A method that trains two
+models on a minibatch takes as long as one that trains one, since steps are counted.
 """
 
 from typing import Any, NamedTuple
@@ -22,16 +22,16 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Array, Key
 from pfljax.data.profiles import Profile, expected_seconds
 
-LEAST_JITTER = -6.0  # in sigmas: nobody is faster than this for certain
+LEAST_JITTER = -6.0  # in sigmas; no client is faster than this
 
 
 class Clock(NamedTuple):
-    """The devices of a run, and what each client sends in a round."""
+    """The devices of a run, and the bytes that each client sends in a round."""
 
     profile: Profile
     down: np.ndarray  # f64[C], bytes of a round
     up: np.ndarray  # f64[C]
-    deadline: float | None = None  # seconds that a round may take
+    deadline: float | None = None  # of a round, in seconds
 
 
 def mean_seconds(clock: Clock, steps: Any) -> Any:
@@ -40,12 +40,12 @@ def mean_seconds(clock: Clock, steps: Any) -> Any:
 
 
 def available(clock: Clock, key: Key, ids: Array) -> Array:
-    """The cohort, i32[M]; an empty place for who is asked and has no time.
+    """The cohort, i32[M], with an empty place for each client that is not available.
 
-    `key` is of the round.
+    `key` is that of the round.
     """
     chance = np.asarray(clock.profile.availability, np.float32)
-    # Decided on the host: most profiles draw nothing here.
+    # Decided on the host, since most profiles need no draw here.
     if (chance == 1).all():
         return ids
     draws = _by_client(jax.random.uniform, derive(key, "available"), ids)
@@ -72,9 +72,9 @@ def on_time(
     steps: Array,
     mask: Array,
 ) -> tuple[Array, Array]:
-    """(mask of who reports in time, seconds that the server waits for each), f32[M].
+    """(mask of clients that report in time, seconds of waiting for each), f32[M].
 
-    It waits for nobody in an empty place, nor for stragglers whose work is dropped.
+    The server waits neither for empty places nor for stragglers with dropped work.
     """
     is_asked = (mask > 0) & (ids < len(clock.down))
     seconds = jnp.where(is_asked, draw_seconds(clock, key, ids, steps), 0)
@@ -87,17 +87,17 @@ def on_time(
 
 
 def fastest(clock: Clock, steps: np.ndarray) -> float:
-    """Seconds below which no client can end its turn of `steps` i[C]."""
+    """A lower bound of the seconds of any client with `steps` i[C]."""
     seconds = mean_seconds(clock, steps)
     return float(np.min(seconds * np.exp(LEAST_JITTER * clock.profile.jitter)))
 
 
 def _take(values: Any, ids: Array) -> Array:
-    """The numbers of these clients, f32[M]; an empty place has some client's."""
+    """The values of these clients, f32[M]; an empty place has that of some client."""
     return jnp.take(jnp.asarray(values, jnp.float32), ids, mode="clip")
 
 
 def _by_client(draw: Any, key: Key, ids: Array) -> Array:
-    """A draw by client number, whatever its place in the cohort, f32[M]."""
+    """A draw by client number, not by place in the cohort, f32[M]."""
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, ids)
     return jax.vmap(draw)(keys)

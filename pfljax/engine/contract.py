@@ -1,4 +1,4 @@
-"""What a method has to return, checked while its functions are traced."""
+"""Checks of the values that a method returns, while its functions are traced."""
 
 import inspect
 from typing import Any
@@ -11,17 +11,17 @@ from pfljax.engine.setting import Setting
 
 LOOKS = (
     "the selection looks at the model of each client, so the method's uploads have to "
-    "be models, as those of fedavg, fedprox and ditto"
+    "be models, such as those of fedavg, fedprox and ditto"
 )
 
 EVALUATES = (
     "for this selection clients evaluate the server's model, so the method has to have "
-    "one, as fedavg, fedprox and ditto have"
+    "one, such as fedavg, fedprox and ditto"
 )
 
 
 def check_selection(setting: Setting) -> None:
-    """Refuses a selection that needs models with a method that has none to see."""
+    """Refuses a selection that needs models, for a method without them."""
     algorithm = setting.algorithm
     several = setting.groups is not None or algorithm.architecture is not None
     no_model = algorithm.server_model is None or several
@@ -34,7 +34,7 @@ def check_selection(setting: Setting) -> None:
 
 
 def check_model(upload: Any, model: Any) -> None:
-    """Refuses an upload that is no model, for a selection that looks at them."""
+    """Refuses an upload that is no model, for a selection that looks at models."""
     change = first_change(model, upload)
     if change is not None:
         raise ValueError(f"{LOOKS}; of an upload here, {change}")
@@ -56,17 +56,17 @@ def check_state(
     before: Any,
     after: Any,
 ) -> None:
-    """Refuses a new state that is not shaped as the old one, while it is traced.
+    """Refuses a new state whose form differs from the old one, while it is traced.
 
-    It is what the function `role` of the method, such as "train", made of the state of
-    its `owner`, "client" or "server". Later it would be an error of the loop over
-    rounds, which names no method, or a dtype that the scatter casts in silence.
+    The function `role` of the method, such as "train", made it of the state of its
+    `owner`, "client" or "server". Later it would be an error of the loop over rounds,
+    which names no method, or a dtype that the scatter would cast silently.
     """
     change = first_change(before, after)
     if change is None:
         return
-    # By the role: the function may be a lambda, or have any name. It was written in
-    # `ditto` if it is `ditto.<locals>.train`.
+    # By the role, since the function may be a lambda or have any name. It was written
+    # in `ditto` if it is `ditto.<locals>.train`.
     function = getattr(algorithm, role)
     unnamed = type(function).__name__
     written_in = getattr(function, "__qualname__", unnamed).partition(".")[0]
@@ -79,7 +79,7 @@ def check_state(
 
 
 def first_change(before: Any, after: Any) -> str | None:
-    """The first leaf that two states do not share, and how it was and is."""
+    """The first leaf in which two states differ, as text; None if they agree."""
     old = _forms(before)
     new = _forms(after)
     for path in old | new:
@@ -96,7 +96,7 @@ def _forms(state: Any) -> dict[str, str]:
     """The dtype and the shape of each leaf, such as "float32[3, 4]", by its path."""
     forms = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        # Python numbers are states as well, and have no shape of their own.
+        # Python numbers may be states too, and have no shape.
         leaf = leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf)
         forms[jax.tree_util.keystr(path)] = f"{leaf.dtype}{list(leaf.shape)}"
     return forms

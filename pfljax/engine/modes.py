@@ -1,4 +1,4 @@
-"""Asynchronous modes: what the server does with uploads as they arrive.
+"""Asynchronous modes: how the server merges uploads as they arrive.
 
 FedAsync. Xie, Koyejo, Gupta, 2019, https://arxiv.org/abs/1903.03934. One at a time:
     w <- (1 - alpha s(tau)) w + alpha s(tau) w_k
@@ -9,11 +9,12 @@ The staleness tau counts versions of the server between the one that a client re
 the one that its upload meets; s(0) = 1.
 
     constant    s = 1
-    polynomial  s = (1 + tau) ** -a                        a = .5
+    polynomial  s = (1 + tau) ** -a                        a = 0.5
     hinge       s = 1 up to b, then 1 / (1 + a (tau - b))  a = 10, b = 6
 
-FedBuff's mean weighs clients as the method's own does, by rows, so that without
-staleness a buffer of the whole cohort is FedAvg. Its paper weighs them alike.
+The mean of FedBuff has the weights of the method's own, such as numbers of examples, so
+that without staleness a buffer of the whole cohort is FedAvg. In its paper all clients
+have the same weight.
 """
 
 from collections.abc import Callable
@@ -36,15 +37,15 @@ from pfljax.registry import (
 from pfljax.registry import check as check_choice
 
 Staleness = Literal["constant", "polynomial", "hinge"]
-BUFFER = 10  # the paper's, of cohorts that are as large
+BUFFER = 10  # as in the paper, for cohorts of at least this size
 
 
 class Pending(NamedTuple):
-    """What clients made that the server has not taken yet, stacked over the slots."""
+    """Results of clients that the server has not merged yet, stacked over the slots."""
 
     client: Any  # their new states
     upload: Any
-    origin: Any  # what the upload is a change of; () where the mode does not ask
+    origin: Any  # of which the upload is a change; () if the mode does not need it
     metrics: Any
 
 
@@ -53,15 +54,15 @@ class Mode(NamedTuple):
 
     buffer: int  # K, the uploads that make a version of the server
     versions: int  # of a round
-    # What the uploads [K] count for as models of now, by staleness i32[K].
-    moved: Callable[[Any, Pending, Array], Any]
+    # (server, arrived, staleness i32[K]) -> uploads [K], moved to the current server
+    move: Callable[[Any, Pending, Array], Any]
     # (algorithm, server, uploads [K] as received, cohort, staleness i32[K]) -> server
     merge: Callable[[Algorithm, Any, Any, Cohort, Array], Any]
     keeps_origin: bool
     like: Pending | None = None  # one slot, as shapes
 
     def slots(self, cohort: int, num_clients: int) -> int:
-        """The most uploads that are under way or wait in the buffer."""
+        """The most uploads that are in flight or wait in the buffer."""
         return min(num_clients, cohort + self.buffer - 1)
 
 
@@ -115,7 +116,7 @@ def fedasync(
     return Mode(
         buffer=1,
         versions=cohort,
-        moved=move,
+        move=move,
         merge=merge,
         keeps_origin=False,
     )
@@ -157,7 +158,7 @@ def fedbuff(
             ones = (1,) * (upload.ndim - 1)
             scale = factor.reshape(-1, *ones)
             late = now + scale.astype(upload.dtype) * (upload - origin)
-            # A fresh upload keeps its bits: now + (upload - now) has others.
+            # A fresh upload keeps its bits, unlike now + (upload - now).
             return jnp.where(tau.reshape(-1, *ones) == 0, upload, late)
 
         return jax.tree.map(move_leaf, server, arrived.upload, arrived.origin)
@@ -171,7 +172,7 @@ def fedbuff(
     return Mode(
         buffer=size,
         versions=1,
-        moved=move,
+        move=move,
         merge=merge,
         keeps_origin=True,
     )
@@ -196,7 +197,7 @@ def make(choice: Component, cohort: int) -> Mode | None:
 
 
 def empty_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:
-    """The slots of a run before its first round; () of synchronous rounds."""
+    """The slots of a run before its first round; () for synchronous rounds."""
     if mode is None:
         return ()
     slots = mode.slots(cohort, num_clients)

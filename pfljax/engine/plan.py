@@ -1,11 +1,11 @@
-"""Who takes part in a round, with which work, and on which device.
+"""The plan of a round: its clients, their work and their devices.
 
-A cohort has M places; several devices have slots, often more than M. `Turns` says of
-each who stands there and what they do. No place or slot is ever left out, for shapes
-must stay: one that nobody fills, or a client for the second time, has a mask of 0, and
-nothing that it makes is kept. Client 3, of 8 steps, drawn twice of five clients:
+A cohort has M places; several devices have slots, often more than M. `Turns` has the
+client and the work of each. No place or slot is ever left out, since shapes must stay
+the same. An empty one, or the second place of a client, has a mask of 0, and its
+results are discarded. For example, client 3 of five clients is drawn twice:
 
-            one device   assigned to two devices why
+            one device   assigned to two devices
     ids     3 0 3        3 0 5 | 3 5 5           5, one past the last, is nobody
     draws   2 1 0        2 1 0 | 0 0 0           3 counts twice, in its first place
     mask    1 1 0        1 1 0 | 0 0 0
@@ -31,27 +31,27 @@ FAR = np.iinfo(np.int32).max  # past the end: not written
 
 
 class Turns(NamedTuple):
-    """The cohort of a round, an entry a turn: [M] by place, or [slots] by device."""
+    """The cohort of a round, with an entry for each place [M] or slot [slots]."""
 
-    ids: Array  # i32, who it is; C for nobody
-    rows: Array  # i32, where `RunState.clients` has the client; FAR for nobody
-    steps: Array  # i32, local steps to take
-    size: Array  # i32, training rows
-    weight: Array  # f32, for means by rows
-    mask: Array  # f32, 1 for who reports
-    draws: Array  # f32, how often the client was drawn; 0 in its second place
+    ids: Array  # i32, of the client; C for nobody
+    rows: Array  # i32, of its state in `RunState.clients`; FAR for nobody
+    steps: Array  # i32, local steps
+    size: Array  # i32, training examples
+    weight: Array  # f32, for means over examples
+    mask: Array  # f32, 1 if the client reports
+    draws: Array  # f32, times that the client was drawn; 0 in its second place
     place: Array  # i32, in the cohort; FAR for nobody
     waited: Array  # f32, virtual seconds that the server waits; 0 without a clock
-    drawn: Array  # i32[M], ids by place, whoever trains them
+    drawn: Array  # i32[M], ids by place, in any layout
 
 
 def round_key(key: Key, round_: Array) -> Key:
-    """The key of a round, of the run's key."""
+    """The key of a round, derived from the run's key."""
     return jax.random.fold_in(derive(key, "round"), round_)
 
 
 def cohort_key(key: Key, round_: Array) -> Key:
-    """The key by which the cohort of a round is chosen."""
+    """The key for the cohort of a round."""
     return derive(round_key(key, round_), "cohort")
 
 
@@ -92,10 +92,10 @@ def plan(
     full = budget(setting.local, size)
     work_key = derive(key, "work")
     steps, mask = selection.work(state.selection, work_key, ids, full)
-    # An empty place has the id C: nobody works there, whatever `work` says.
+    # An empty place has the id C, and no work, whatever `work` returns.
     draws = (ids < num_clients).astype(jnp.float32)
-    # Where none is empty it stays a constant that somebody reports: else the server of
-    # before would be kept beside the new one.
+    # Without empty places it stays a constant that some client reports. Otherwise the
+    # old server would be kept beside the new one.
     if not selection.full or setting.clock is not None:
         steps = jnp.where(draws > 0, steps, 0)
         mask = mask * draws
@@ -123,24 +123,24 @@ def plan(
 
 
 def _find_rows(setting: Setting, ids: Array, resident: Any) -> Array:
-    """The rows of these clients in their stacks, which have all, or `resident`."""
+    """The rows of these clients in their stacks of all, or `resident`, clients."""
     groups = setting.groups
     if resident is None:
         rows = ids if groups is None else groups.rows(ids)
         return rows.astype(jnp.int32)
     if groups is None:
         return jnp.searchsorted(resident, ids).astype(jnp.int32)
-    # Each client is in one of them: in others it has a row that nobody asks for.
+    # Each client is in one of them; its row in the others is not used.
     rows = [jnp.searchsorted(of_group, ids) for of_group in resident]
     return jnp.choose(groups.of(ids), rows, mode="clip").astype(jnp.int32)
 
 
 def count_once(turns: Turns) -> Turns:
-    """The turns, where a client drawn several times counts in its first place alone."""
-    # Empty places are no client, however many there are.
+    """The turns, with a client that is drawn twice counted in its first place only."""
+    # Empty places are not clients, however many there are.
     draws = count_draws(turns.ids) * (turns.draws > 0)
     return turns._replace(
-        # Rows have made their clients likelier already: they do not weigh as well.
+        # Sizes have already made clients more likely, and are no weights as well.
         weight=draws,
         mask=turns.mask * (draws > 0),
         draws=draws,
@@ -148,9 +148,9 @@ def count_once(turns: Turns) -> Turns:
 
 
 def count_draws(ids: Array) -> Array:
-    """How often each client stands in the cohort, f32[M], in its first place; else 0.
+    """The number of draws of each client, f32[M], in its first place; 0 in others.
 
-    A client drawn twice takes part once, with twice the weight.
+    A client that is drawn twice takes part once, with twice the weight.
     """
     same = ids[:, None] == ids[None]
     first = jnp.argmax(same, axis=1) == jnp.arange(len(ids))
@@ -163,18 +163,18 @@ def assign_devices(
     num_clients: int,
     stacked: int,
 ) -> Turns:
-    """The turns by device, [slots]; empty slots do nothing and weigh nothing.
+    """The turns by device, [slots]; empty slots have no work and no weight.
 
     All are of a stack of `stacked` clients.
     """
     slots = assign(grid, turns.rows, turns.steps, turns.draws, stacked)
 
     def place_field(members: Array, none: Array) -> Array:
-        # An empty slot has the number M: one past the cohort stands nobody.
+        # An empty slot has the number M, one past the cohort.
         return jnp.append(members, none.astype(members.dtype))[slots]
 
     by_slot = jax.tree.map(place_field, turns, nobody(num_clients))
-    # Held whole by every device: else sums over it would be exchanged.
+    # Whole on every device, since otherwise sums over it would be exchanged.
     return mesh.whole(grid, by_slot._replace(drawn=turns.drawn))
 
 
@@ -196,7 +196,7 @@ def nobody(num_clients: int) -> Turns:
 
 
 def rows_to_write(turns: Turns) -> Array:
-    """Where the new states of those who reported belong, i32[M]; FAR for others."""
+    """The rows of the new states of reporting clients, i32[M]; FAR for others."""
     return jnp.where(turns.mask > 0, turns.rows, FAR)
 
 
@@ -206,7 +206,7 @@ def make_cohort(
     turns: Turns,
     public: ClientData | None,
 ) -> Cohort:
-    """What the server may know of this round."""
+    """The cohort of this round, as the server may know it."""
     return Cohort(
         ids=turns.ids,
         weight=turns.weight,
@@ -220,7 +220,7 @@ def make_cohort(
 
 
 def public_rows(pool: Examples, public: ClientData | None) -> ClientData:
-    """The rows of the server; none of `pool` where it has none."""
+    """The examples of the server; if it has none, an empty part of `pool`."""
     if public is not None:
         return public
     return ClientData(pool, offset=jnp.int32(0), size=jnp.int32(0))

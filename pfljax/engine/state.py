@@ -38,11 +38,11 @@ def init(
 
 
 class Stack(NamedTuple):
-    """The clients whose states are stacked: all, or those of one architecture."""
+    """Clients with stacked states: all, or those of one architecture."""
 
     algorithm: Algorithm
     task: Task
-    ids: np.ndarray  # i32[rows], who they are; those past C fill the devices' blocks
+    ids: np.ndarray  # i32[rows] of the clients; those past C fill the devices' blocks
 
 
 def init_stacks(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
@@ -61,7 +61,7 @@ def init_stacks(setting: Setting, task: Task, num_clients: int) -> list[Stack]:
 
 
 def split_ids(setting: Setting, ids: np.ndarray) -> list[np.ndarray]:
-    """These clients, those of each stack, in their order."""
+    """These clients by stack, in their order."""
     groups = setting.groups
     if groups is None:
         return [ids]
@@ -70,17 +70,17 @@ def split_ids(setting: Setting, ids: np.ndarray) -> list[np.ndarray]:
 
 
 def split_stacks(setting: Setting, clients: Any) -> list[Any]:
-    """What belongs to each stack, of something shaped as `RunState.clients`."""
+    """The parts of each stack, of a tree with the form of `RunState.clients`."""
     return [clients] if setting.groups is None else list(clients)
 
 
 def join_stacks(setting: Setting, stacks: list[Any]) -> Any:
-    """`RunState.clients` of the stacks: one, or a tuple of one a group."""
+    """`RunState.clients` of the stacks: one, or a tuple with one for each group."""
     return stacks[0] if setting.groups is None else tuple(stacks)
 
 
 def first_params(task: Task, key: Key) -> Any:
-    """The parameters that every first state is made of."""
+    """The parameters from which every first state is made."""
     return task.init(derive(key, "params"))
 
 
@@ -106,7 +106,7 @@ def first_server(
 
 
 def _first_channel(setting: Setting, num_clients: int, key: Key) -> Any:
-    """What the channel remembers before the first round."""
+    """The state of the channel before the first round."""
     if setting.channel is None:
         return ()
     return setting.channel.init(channel.Start(key, num_clients))
@@ -127,15 +127,12 @@ def first_clients(
     # One at a time up to a block: random draws under vmap compile for seconds.
     batch_size = INIT_BLOCK if len(ids) > INIT_BLOCK else None
 
-    def locally(same: Any, ids: Array) -> Any:
+    def init_here(same: Any, ids: Array) -> Any:
         params, key = same
+        make = partial(init_client, algorithm, params, key=key)
+        return jax.lax.map(make, ids, batch_size=batch_size)
 
-        def one(client_id: Array) -> Any:
-            return init_client(algorithm, params, client_id, key)
-
-        return jax.lax.map(one, ids, batch_size=batch_size)
-
-    run = mesh.over(grid, locally, mesh.WHOLE, mesh.SPLIT)
+    run = mesh.over(grid, init_here, mesh.WHOLE, mesh.SPLIT)
     return run((params, key), jnp.asarray(ids))
 
 
@@ -145,7 +142,7 @@ def init_client(
     client_id: Array,
     key: Key,
 ) -> Any:
-    """The state of a client that has never taken part; also for clients never seen."""
+    """The state of a client that has never taken part, or is new."""
     client_key = jax.random.fold_in(derive(key, "clients"), client_id)
     return algorithm.init_client(params, client_id, client_key)
 

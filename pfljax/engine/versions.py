@@ -106,7 +106,7 @@ def one_version(
     tau = window.staleness[index]
     arrived = tree.take(pending, window.slots[index])
     cohort = _cohort(state, train, clients, mode, index, public)
-    uploads = mode.moved(state.server, arrived, tau)
+    uploads = mode.move(state.server, arrived, tau)
     uploads, cohort, channel_state = receive(setting, state, uploads, cohort)
     server = mode.merge(setting.algorithm, state.server, uploads, cohort, tau)
     contract.check_state(setting.algorithm, "aggregate", "server", state.server, server)

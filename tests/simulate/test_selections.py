@@ -68,7 +68,7 @@ REFUSED = {
     "favor-target": ({"selection": "favor:target=2", "public": 0.1}, "target is 2.*; "),
     "cmab-uploads": (
         {"selection": "cmab", "public": 0.1, "algorithm": "scaffold"},
-        "uploads have to be models, as those of fedavg.*of an upload here, the leaf",
+        "uploads have to be models, such as.*of an upload here, the leaf",
     ),
     "favor-local": (
         {"selection": "favor", "public": 0.1, "algorithm": "local"},
