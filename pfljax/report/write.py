@@ -26,6 +26,7 @@ from pfljax.report.settings import settings_by_group
 from pfljax.report.style import save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, recorded_baselines, tidy
+from pfljax.runs.config import from_dict, to_json
 from pfljax.runs.folder import check_not_own, read_json
 from pfljax.runs.result import result
 from pfljax.runtime import files
@@ -168,7 +169,8 @@ def write_sweep_report(
     check_targets(targets)
     rows = sweeps.read(folder)
     about = read_json(Path(folder) / "sweep.json")
-    settings, over = about["experiment"], about["over"]
+    settings = to_json(from_dict(about["experiment"]))
+    over = about["over"]
     frame = sweeps.tidy(rows)
     ranked = not set(sweeps.swept_names(rows)).intersection(PROBLEM)
     baselines = sweeps.baselines(rows)

@@ -11,7 +11,7 @@ from pfljax.evaluation import metrics, over_clients, passes
 CLASSES = 7
 
 
-def judged(logits, y, batch_size=4):
+def score(logits, y, batch_size=4):
     """Metrics of a model whose logits are the rows themselves."""
     logits, y = np.float32(logits), np.asarray(y)
     wrong = np.full((2, logits.shape[1]), np.nan)  # rows of somebody else
@@ -60,7 +60,7 @@ def oracle(logits, y, batch_size):
 def test_metrics_against_numpy(rows, batch_size):
     rng = np.random.default_rng(rows)
     logits, y = 2 * rng.normal(size=(rows, CLASSES)), rng.integers(0, CLASSES, rows)
-    found = judged(logits, y, batch_size)
+    found = score(logits, y, batch_size)
     assert tuple(found) == metrics.METRICS
     for name, value in oracle(logits, y, batch_size).items():
         np.testing.assert_allclose(found[name], value, rtol=2e-5, atol=2e-6), name
@@ -71,7 +71,7 @@ def test_constant_confidence_in_closed_form(right):
     """Always sure by c, right p of the time: ECE = MCE = |p - c|."""
     logits = np.tile([2.0, 0, 0], (8, 1))
     confidence = np.exp(2) / (np.exp(2) + 2)
-    found = judged(logits, [0] * right + [1] * (8 - right), batch_size=8)
+    found = score(logits, [0] * right + [1] * (8 - right), batch_size=8)
     for name in ("ece", "mce", "ece_batchwise", "mce_batchwise"):
         assert float(found[name]) == pytest.approx(
             abs(right / 8 - confidence), abs=1e-6
@@ -107,7 +107,7 @@ def test_metrics_of_a_client_without_rows_are_nan():
 
 
 def test_ties_count_against_the_true_class_in_top5():
-    found = judged(np.zeros((1, CLASSES)), [6])
+    found = score(np.zeros((1, CLASSES)), [6])
     assert found["top5"] == 0
     assert found["accuracy"] == 0  # the first of equals is the prediction
     assert found["loss"] == pytest.approx(np.log(CLASSES))
@@ -147,7 +147,7 @@ def test_a_diverged_client_is_not_passed_over():
     found = over_clients.summarise(np.array([1.0, np.inf, 3.0]), np.ones(3), "loss")
     assert found["mean"] is None
     assert found["min"] == 1
-    diverged = judged(np.full((1, CLASSES), np.nan), [6])
+    diverged = score(np.full((1, CLASSES), np.nan), [6])
     assert diverged["top5"] == 0
 
 
@@ -156,7 +156,7 @@ def test_a_model_that_has_diverged_hits_nothing():
     lost = np.full((2, CLASSES), np.nan)
     endless = np.where(np.eye(2, CLASSES) > 0, np.inf, 0)
     for logits, y in ((lost, [0, 0]), (endless, [0, 1])):
-        found = judged(logits, y)
+        found = score(logits, y)
         assert (found["accuracy"], found["top5"]) == (0, 0)
         assert not np.isfinite(found["loss"])
 

@@ -28,7 +28,7 @@ def made(factory, **options):
     return setting, engine.init(setting, TASK, CLIENTS, jax.random.key(2))
 
 
-def judged(setting, state, model, test=TEST, width=None):
+def evaluated(setting, state, model, test=TEST, width=None):
     if model == "server":
         return programs.evaluate_server(setting, TASK)(state.server, test)
     evaluate = programs.evaluate_clients(setting, model, width)
@@ -83,27 +83,27 @@ def mixture():
     ],
 )
 def test_one_program_or_two_give_the_same(mixture, model, width):
-    one = judged(*mixture, model, width=width)
+    one = evaluated(*mixture, model, width=width)
     two = in_two(*mixture, model, width=width)
     toy.assert_close(one, two, 1e-6)
 
 
 def test_the_server_view_judges_the_one_model_of_all(mixture):
-    found = judged(*mixture, "server")
+    found = evaluated(*mixture, "server")
     assert_metrics(found, for_all(mixture[1].server))
 
 
 def test_the_personal_view_judges_each_clients_own(mixture):
     setting, state = mixture
     models = tree.lerp(for_all(state.server), state.clients.v, 0.5)
-    found = judged(setting, state, "personal")
+    found = evaluated(setting, state, "personal")
     assert_metrics(found, models)
-    toy.assert_close(found, judged(setting, state, "personal", width=3))
+    toy.assert_close(found, evaluated(setting, state, "personal", width=3))
 
 
 def test_a_client_without_test_rows_has_no_metrics(mixture):
     fewer = TEST._replace(size=TEST.size.at[3].set(0))
-    found = judged(*mixture, "server", test=fewer)
+    found = evaluated(*mixture, "server", test=fewer)
     others = np.delete(np.arange(CLIENTS), 3)
     whole = expected(for_all(mixture[1].server))
     assert all(np.isnan(values[3]) for values in found.values())
@@ -114,18 +114,18 @@ def test_a_client_without_test_rows_has_no_metrics(mixture):
 
 def test_the_path_begins_at_the_server_and_ends_at_the_clients_model(mixture):
     setting, state = mixture
-    path = judged(setting, state, "mixture")
+    path = evaluated(setting, state, "mixture")
     points = {0: for_all(state.server), 10: state.clients.v}
     points[3] = tree.lerp(points[0], points[10], 0.3)
     for place, models in points.items():
         assert_metrics({name: path[name][:, place] for name in metrics.METRICS}, models)
     middle = {name: path[name][:, 5] for name in metrics.METRICS}
-    toy.assert_close(middle, judged(setting, state, "personal"))
+    toy.assert_close(middle, evaluated(setting, state, "personal"))
 
 
 def test_the_ensemble_of_a_path_has_the_mean_of_its_probabilities(mixture):
     setting, state = mixture
-    path = judged(setting, state, "mixture", width=2)
+    path = evaluated(setting, state, "mixture", width=2)
     y = np.asarray(TEST.examples.y)
     predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
     p = []
@@ -168,7 +168,7 @@ def test_the_trained_model_is_what_the_client_uploads(factory):
 def test_the_trained_view_trains_every_client_and_leaves_no_trace():
     setting, state = made(fedavg)
     before = toy.copy(state)
-    found = judged(setting, state, "trained")
+    found = evaluated(setting, state, "trained")
     toy.assert_same(state, before)
     turns = jax.vmap(
         lambda k, size: toy.turn(
@@ -191,10 +191,10 @@ def test_the_trained_view_trains_every_client_and_leaves_no_trace():
 def test_finetuning_is_judged_in_the_personal_view_alone():
     setting, state = made(fedavg, finetune=20)
     plain, _ = made(fedavg)
-    server = judged(setting, state, "server")
-    toy.assert_close(server, judged(plain, state, "personal"))
-    tuned = judged(setting, state, "personal", test=TRAIN)
-    before = judged(setting, state, "server", test=TRAIN)
+    server = evaluated(setting, state, "server")
+    toy.assert_close(server, evaluated(plain, state, "personal"))
+    tuned = evaluated(setting, state, "personal", test=TRAIN)
+    before = evaluated(setting, state, "server", test=TRAIN)
     assert (tuned["loss"] < before["loss"]).all()
 
 
