@@ -38,7 +38,7 @@ devices: $(VENV)/tested
 	mv devices_laws.tmp docs/devices_laws.md
 
 table: $(VENV)/installed
-	$(VENV)/bin/pfljax list algorithms --markdown
+	$(VENV)/bin/python tests/method_table.py
 
 $(VENV)/installed: pyproject.toml $(PINS)
 	$(PYTHON) -m venv $(VENV)

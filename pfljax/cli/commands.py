@@ -128,9 +128,6 @@ def list_(
         Positional[str | None],
         arg(help="A component, of which to print the whole description."),
     ] = None,
-    markdown: Annotated[
-        bool, arg(help="Print the table of methods in Markdown.")
-    ] = False,
 ) -> None:
     """Lists the components of a kind with their options, or describes one of them.
 
@@ -142,8 +139,6 @@ def list_(
         print(listing.list_kinds())
     elif name is not None:
         print(listing.describe(kind, name))
-    elif markdown:
-        print(listing.methods_table())
     else:
         print(listing.list_components(kind))
     for error in listing.list_broken_methods(kind):

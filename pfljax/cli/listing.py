@@ -1,8 +1,7 @@
-"""The components to choose from, as text for `pfljax list` and the table of docs."""
+"""The components to choose from, as text for `pfljax list`."""
 
 import importlib
 import inspect
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -149,58 +148,3 @@ def _write_option(parameter: inspect.Parameter) -> str:
     # Texts need no quotes; a function or a type is written by its name.
     shown = getattr(default, "__name__", default)
     return f"{parameter.name}={shown}"
-
-
-def methods_table() -> str:
-    """Markdown: each method's paper, what is kept, bytes a client and round."""
-    rows = [
-        "| method | family | paper | server keeps | client keeps | down | up |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    families = algorithms.families()
-    for name, factory in sorted(factories("algorithm").items()):
-        file = sys.modules[factory.__module__]
-        paper, server, client = _header(file.__doc__ or "")
-        down, up = _bytes(factory)
-        cells = (
-            f"`{name}`",
-            families[name],
-            paper,
-            server,
-            client,
-            f"{down:,}",
-            f"{up:,}",
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows)
-
-
-def _header(doc: str) -> tuple[str, str, str]:
-    """(paper as a link, server's state, client's state) of a method's docstring.
-
-    The paper is the paragraph with the first link, up to that.
-    """
-    link = re.search(r"https?://\S*[^\s.,]", doc)
-    # What a server keeps may take two lines.
-    table = re.search(r"Server\s+((?s:.+?))\s{2,}Client\s+(.+)", doc)
-    if link is None or table is None:
-        raise ValueError(f"a method's docstring needs a link and the table: {doc!r}")
-    _, _, source = doc[: link.start()].rpartition("\n\n")
-    paper = " ".join(source.split()).rstrip(",")
-    server = " ".join(table.group(1).split())
-    return f"[{paper}]({link.group()})", server, table.group(2).strip()
-
-
-def _bytes(factory: Callable) -> tuple[int, int]:
-    """Bytes down and up of one client of 100 in one round, on the example model."""
-    from pfljax import models
-    from pfljax.channel import count_traffic
-    from pfljax.core.types import Local
-
-    local = Local(learning_rate=0.1, batch_size=1)
-    task = models.task(models.MODELS["twonn"](10), (28, 28))
-    algorithm = factory(task, local)
-    if algorithm.linear:
-        task = models.task(models.MODELS["logistic"](10), (28, 28))
-        algorithm = factory(task, local)
-    return count_traffic(algorithm, task, num_clients=100, input_shape=(28, 28))

@@ -91,6 +91,8 @@ def _factories(setting: str) -> Mapping[str, Callable]:
         from pfljax.models.model_groups import GROUPS
 
         return {**factories("model"), **dict.fromkeys(GROUPS, _no_options)}
+    if setting == "server_optimizer":
+        return {**factories("optimizer"), **factories(setting)}
     return factories(setting)
 
 
@@ -125,23 +127,11 @@ def in_floats(experiment: Experiment) -> Experiment:
     for setting in ("optimizer", "schedule", *SETTINGS):
         choices = []
         for choice in _components(experiment, setting):
-            factory = _factory(setting, choice.name)
+            factory = _factories(setting).get(choice.name)
             choices.append(registry.in_floats(choice, factory) if factory else choice)
         several = isinstance(getattr(experiment, setting), tuple)
         changed[setting] = tuple(choices) if several else choices[0]
     return experiment.replace(**changed)
-
-
-def _factory(setting: str, name: str) -> Callable | None:
-    """The factory of a name, or None."""
-    if setting == "schedule":
-        from pfljax.core import schedules
-
-        return schedules.find_function(name)
-    factory = _factories(setting).get(name)
-    if factory is None and setting == "server_optimizer":
-        return factories("optimizer").get(name)
-    return factory
 
 
 def _components(experiment: Experiment, setting: str) -> Iterator[Component]:

@@ -44,10 +44,10 @@ def comparison(folders: Sequence[Path], targets: Sequence[float] = ()) -> str:
     shown = called[:2]
     if len(called) > len(shown):
         shown.append(f"and-{len(called) - len(shown)}-more")
-    # By their places: folders of two studies may have one name.
-    places = [str(folder.absolute()) for folder in folders]
+    # By their paths: folders of two studies may have one name.
+    paths = [str(folder.absolute()) for folder in folders]
     readable = ODD.sub("_", "-".join(shown))[: 2 * MOST].rstrip("-_=,.")
-    return f"runs/report-{readable}-{_digest([places, list(targets)])}"
+    return f"runs/report-{readable}-{_digest([paths, list(targets)])}"
 
 
 def _folder_name(folder: Path) -> str:

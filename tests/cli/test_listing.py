@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+import method_table
 from checkout import ROOT
 from pfljax import algorithms
 from pfljax.cli import listing
@@ -13,7 +14,7 @@ TABLE = ROOT / "docs" / "method_table.md"
 
 @pytest.fixture(scope="module")
 def table():
-    return listing.methods_table()
+    return method_table.methods_table()
 
 
 def test_the_table_has_a_row_a_method_with_its_link(table):
@@ -84,4 +85,4 @@ def test_options_are_listed_with_their_defaults():
 
 def test_a_method_without_a_table_is_told():
     with pytest.raises(ValueError, match="needs a link and the table: 'Nothing'"):
-        listing._header("Nothing")
+        method_table._header("Nothing")
