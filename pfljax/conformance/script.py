@@ -78,8 +78,8 @@ def renumber(script: Script, old: Any) -> Script:
     Each client keeps its keys; only its number changes.
     """
     new = jnp.argsort(old)
-    nobody = jnp.append(new, CLIENTS)
-    cohorts = nobody[script.cohorts]
+    new_or_empty = jnp.append(new, CLIENTS)
+    cohorts = new_or_empty[script.cohorts]
     return script._replace(
         cohorts=cohorts[:, ::-1],
         reports=script.reports[::-1],

@@ -23,7 +23,7 @@ import numpy as np
 from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, Metrics, RunState
 from pfljax.engine import cohort_training, contract
-from pfljax.engine.plan import Turns, assign_devices, nobody
+from pfljax.engine.plan import Turns, assign_devices, empty_turn
 from pfljax.engine.setting import Groups, Setting
 
 
@@ -97,7 +97,7 @@ def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turn
     def mask_field(member: Array, none: Array) -> Array:
         return jnp.where(is_member[first], member, none.astype(member.dtype))
 
-    return jax.tree.map(mask_field, members, nobody(num_clients))
+    return jax.tree.map(mask_field, members, empty_turn(num_clients))
 
 
 def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:
@@ -107,7 +107,7 @@ def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> 
         lambda leaf: jnp.zeros((cohort, *leaf.shape[1:]), leaf.dtype), of_first
     )
     for places_of_group, of_group in zip(places, sent, strict=True):
-        change = contract.first_change(_one(of_first), _one(of_group))
+        change = contract.first_change(_first(of_first), _first(of_group))
         if change is not None:
             raise ValueError(
                 "clients of different architectures send what does not stack: "
@@ -117,6 +117,6 @@ def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> 
     return in_place
 
 
-def _one(stacked: Any) -> Any:
-    """The first row of each leaf."""
+def _first(stacked: Any) -> Any:
+    """The first entry of each leaf."""
     return jax.tree.map(lambda leaf: leaf[0], stacked)

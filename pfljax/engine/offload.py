@@ -246,8 +246,8 @@ class StoredPopulation:
         resident = []
         for stack, page in zip(self.stacks, call.pages, strict=True):
             empty = stack.programs.resident - len(page.ids)
-            nobody = self.programs.num_clients + np.arange(empty)
-            resident.append(np.concatenate([page.ids, nobody]).astype(np.int32))
+            past_end = self.programs.num_clients + np.arange(empty)
+            resident.append(np.concatenate([page.ids, past_end]).astype(np.int32))
         return resident
 
 

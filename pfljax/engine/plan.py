@@ -6,7 +6,7 @@ the same. An empty one, or the second place of a client, has a mask of 0, and it
 results are discarded. For example, client 3 of five clients is drawn twice:
 
             one device   assigned to two devices
-    ids     3 0 3        3 0 5 | 3 5 5           5, one past the last, is nobody
+    ids     3 0 3        3 0 5 | 3 5 5           5, one past the last, is empty
     draws   2 1 0        2 1 0 | 0 0 0           3 counts twice, in its first place
     mask    1 1 0        1 1 0 | 0 0 0
     rows    3 0 3        3 0 - | 3 - -           - is FAR: not read, not written
@@ -33,14 +33,14 @@ FAR = np.iinfo(np.int32).max  # past the end: not written
 class Turns(NamedTuple):
     """The cohort of a round, with an entry for each place [M] or slot [slots]."""
 
-    ids: Array  # i32, of the client; C for nobody
-    rows: Array  # i32, of its state in `RunState.clients`; FAR for nobody
+    ids: Array  # i32, of the client; C if empty
+    rows: Array  # i32, of its state in `RunState.clients`; FAR if empty
     steps: Array  # i32, local steps
     size: Array  # i32, training examples
     weight: Array  # f32, for means over examples
     mask: Array  # f32, 1 if the client reports
     draws: Array  # f32, times that the client was drawn; 0 in its second place
-    place: Array  # i32, in the cohort; FAR for nobody
+    place: Array  # i32, in the cohort; FAR if empty
     waited: Array  # f32, virtual seconds that the server waits; 0 without a clock
     drawn: Array  # i32[M], ids by place, in any layout
 
@@ -173,12 +173,12 @@ def assign_devices(
         # An empty slot has the number M, one past the cohort.
         return jnp.append(members, none.astype(members.dtype))[slots]
 
-    by_slot = jax.tree.map(place_field, turns, nobody(num_clients))
+    by_slot = jax.tree.map(place_field, turns, empty_turn(num_clients))
     # Whole on every device, since otherwise sums over it would be exchanged.
     return mesh.whole(grid, by_slot._replace(drawn=turns.drawn))
 
 
-def nobody(num_clients: int) -> Turns:
+def empty_turn(num_clients: int) -> Turns:
     """The turn of an empty slot."""
     zero = jnp.int32(0)
     return Turns(

@@ -91,14 +91,14 @@ def first_server(
     key: Key,
 ) -> RunState:
     """The state before the first round, without the clients."""
-    nobody = jnp.full(setting.selection.cohort, num_clients, jnp.int32)
+    empty = jnp.full(setting.selection.cohort, num_clients, jnp.int32)
     return RunState(
         key=key,
         round=jnp.int32(0),
         server=setting.algorithm.init(params, num_clients, derive(key, "server")),
         clients=(),
         participations=jnp.zeros(num_clients, jnp.int32),
-        cohort=nobody,
+        cohort=empty,
         selection=setting.selection.init(),
         channel=_first_channel(setting, num_clients, key),
         pending=empty_pending(setting.mode, setting.selection.cohort, num_clients),

@@ -226,8 +226,8 @@ def _count(state: RunState, clients: Array) -> RunState:
     num_clients = state.participations.shape[0]
     places = state.cohort.shape[0]
     # The shape stays the same: with a small buffer some places are empty.
-    nobody = jnp.full(places - clients.shape[0], num_clients, jnp.int32)
-    cohort = jnp.concatenate([clients.astype(jnp.int32), nobody])
+    empty = jnp.full(places - clients.shape[0], num_clients, jnp.int32)
+    cohort = jnp.concatenate([clients.astype(jnp.int32), empty])
     return state._replace(round=state.round + 1, cohort=cohort)
 
 

@@ -1,4 +1,4 @@
-"""One model, or models stacked over clients: told apart by their shapes."""
+"""One model, or models stacked over clients, distinguished by their shapes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""Landscapes of finished runs: what `pfljax landscape` judges and draws."""
+"""Landscapes of finished runs, which `pfljax landscape` computes and draws."""
