@@ -8,7 +8,7 @@ from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow
 from pfljax.registry import validate
 
 OFFICIAL_NAMES = ("train", "test", "validation")
-OWN = "given by the user"  # the source of data that are not published
+OWN = "given by the user"  # the source of unpublished data
 OFFICIAL_TRAIN, OFFICIAL_TEST, OFFICIAL_VALIDATION = range(3)
 
 
@@ -44,8 +44,8 @@ def from_arrays(
     """Makes a data set of examples `x` [N, ...] with labels `y` i[N].
 
     Args:
-        x: uint8 stays uint8; other integers become int32, floats float32, and must
-            lie in their range.
+        x: uint8 stays uint8; other integers become int32 and floats float32, in whose
+            range they must lie.
         y: integers from 0.
         client: the client of each example, [N] of any sortable type; stored as
             0 .. C-1 in sorted order.
@@ -59,8 +59,8 @@ def from_arrays(
         class_names: K names; "0", "1", ... by default.
 
     Raises:
-        ValueError: for empty or masked data, unequal lengths, wrong types, NaN,
-            infinity, and numbers beyond 32 bits.
+        ValueError: data are empty or masked, lengths differ, types are wrong, or a
+            number is NaN, infinite or beyond 32 bits.
     """
     x = _convert_x(as_array("x", x))
     y = _convert_y(_column("y", y, len(x)), num_classes)
@@ -108,7 +108,7 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
         return narrow("x", x, np.int32)
     if x.dtype.kind != "f":
         raise ValueError(f"x is of type {x.dtype}; expected uint8, integers or floats")
-    # Both extremes are NaN where a number is: no flags of the size of x are made.
+    # A NaN makes both extremes NaN, so no flags of the size of x are needed.
     if not np.isfinite([x.min(), x.max()]).all():
         finite = np.isfinite(x).reshape(len(x), -1).all(axis=1)
         raise ValueError(
@@ -128,7 +128,7 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
             f"the largest label is {y.max()}, but num_classes is {num_classes}; "
             f"choose num_classes >= {y.max() + 1}"
         )
-    # Ids taken for classes would make a model of as many logits.
+    # If labels were ids, the model would have as many logits.
     if num_classes is None and y.max() >= len(y):
         raise ValueError(
             f"the largest label is {y.max()}, but there are {len(y)} examples: labels "
@@ -170,7 +170,7 @@ def _check_names(names: Any, num_classes: int) -> None:
 
 
 def _column(name: str, values: Any, count: int) -> np.ndarray:
-    """Converts one value an example to an array [N]."""
+    """Converts one value for each example to an array [N]."""
     column = as_array(name, values)
     if column.shape != (count,):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The door of the data room: values from outside are checked here and then trusted."""
+"""Checks of values that come from outside; after them the data room trusts them."""
 
 import contextlib
 import zipfile
@@ -31,7 +31,7 @@ def as_array(name: str, value: Any) -> np.ndarray:
     """Converts `value` to an array.
 
     Raises:
-        ValueError: it has a mask, or its parts have several lengths.
+        ValueError: it has a mask, or its parts differ in length.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ValueError(
@@ -64,7 +64,7 @@ def narrow(name: str, values: np.ndarray, dtype: type) -> np.ndarray:
     """Converts `values` to a type of 32 bits.
 
     Raises:
-        ValueError: the largest or smallest of them lies beyond that type.
+        ValueError: a value lies beyond that type.
     """
     if not np.can_cast(values.dtype, dtype):
         integer = np.issubdtype(dtype, np.integer)
@@ -133,7 +133,7 @@ def read_npz(
         ValueError: the file is cut or lacks an array; or, if they must be `alone`, it
             has another.
     """
-    # A pipe would be waited for, and NumPy takes other files for pickles.
+    # Reading a pipe would never end, and NumPy takes other files for pickles.
     if not file.is_file() or not zipfile.is_zipfile(file):
         raise ValueError("it is no .npz archive, or is cut")
     # Without pickles: a file from elsewhere cannot run code.

@@ -1,4 +1,4 @@
-"""Deals a data set to clients, and splits the examples of each client."""
+"""Deals a data set to clients and splits the examples of each client."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,28 +42,27 @@ def federate(
         arrays: what `load` or `from_arrays` returned.
         partition_name: a key of `PARTITIONS`, alone or with its parameters, such as
             "shards:per_client=3"; or a `Partition` of the examples of `arrays`.
-        num_clients: C; None where the partition knows it ("natural", a Partition).
-        seed: of the partition and of the split.
+        num_clients: C; None if the partition knows it ("natural", a Partition).
+        seed: seed of the partition and of the split.
         params: parameters of the partition, by name; None for its defaults.
-        test: a client with n examples keeps int(test * n) for test ...
-        validation: ... and int(validation * n) for validation: both are shares of n.
-        stratified: take these evenly over the client's labels.
+        test: a client with n examples keeps int(test * n) for testing.
+        validation: a client with n examples keeps int(validation * n) for validation.
+        stratified: take both evenly over the client's labels.
         examples: deal the official "train" examples only, or "all".
         test_from: "clients" tests on a client's own examples; "official" on the whole
             official test set, one copy for all; "official_classes" on its examples of
             the classes that the client holds, copied once for each set of classes;
-            "official_own" on the test examples of the natural client that it is.
-            Natural clients that have test examples only are left out; the manifest
-            names them.
+            "official_own" on the test examples of the same natural client. Natural
+            clients that have only test examples are left out; the manifest lists them.
         noise: wrong labels for training and validation examples, such as
             "pair:rate=0.1"; see `pfljax.data.label_noise.label_noise`. Examples are
             dealt by their true labels; the manifest counts the noisy ones.
-            "poison:attackers=0.2" flips training labels of malicious clients alone.
-        public: share of the examples to deal that the server holds in place of the
-            clients, drawn at random: `Federation.public`. Their labels are true.
+            "poison:attackers=0.2" flips only training labels of malicious clients.
+        public: share of the examples that the server holds instead of the clients,
+            drawn at random, with true labels: `Federation.public`.
 
     Raises:
-        ValueError: for wrong types, fractions or names, or clients without examples.
+        ValueError: types, fractions or names are wrong, or a client has no examples.
     """
     _check_choices(arrays, partition_name, params, examples, test_from)
     # Clients that are tested on other examples keep none of theirs for it.
@@ -135,11 +134,11 @@ def _choose_examples(arrays: Arrays, examples: str) -> np.ndarray:
 def _set_aside(
     index: np.ndarray, how: str | Partition, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws int(share * R) examples for the server; returns the others, and these."""
+    """Draws int(share * R) examples for the server; returns the others and these."""
     if share and isinstance(how, Partition):
         raise ValueError(
-            f"public is {share}, but a ready Partition says itself who has what; leave "
-            "the server's examples out of it, and set Federation.public"
+            f"public is {share}, but a Partition assigns all examples; leave those of "
+            "the server out of it, and set Federation.public"
         )
     count = int(share * len(index))
     if share and not count:
@@ -168,7 +167,7 @@ def _deal(
     if num_clients is None and how != "natural":
         raise ValueError(f"partition {how!r} needs num_clients, got None")
     if how == "natural" and arrays.client is not None:
-        # Counted anew, for some may have no example among these.
+        # Clients are renumbered, because some may have no example among these.
         params = {**params, "client": renumber(arrays.client[index])}
     dealt = partition(how, arrays.y[index], num_clients, seed, params)
     return dealt._replace(order=index[dealt.order])
@@ -177,7 +176,7 @@ def _deal(
 def _check_dealt(
     arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
 ) -> None:
-    """Raises a ValueError for examples that leak, or are held twice or by nobody."""
+    """Raises a ValueError if test examples leak or the partition is no partition."""
     check_partition(dealt, len(arrays.y))
     count = len(dealt.size)
     if num_clients not in (None, count):

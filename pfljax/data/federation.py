@@ -28,11 +28,11 @@ class Federation:
     scale: Any
     name: str
     class_names: tuple[str, ...]
-    manifest: dict[str, Any]  # how many examples of what each client holds, as JSON
+    manifest: dict[str, Any]  # source, settings and counts of each client, as JSON
     index: Any = None  # i32[N], place in the data set of each example of the pool
     official: Any = None  # u8[N], its official split: an index into OFFICIAL_NAMES
     public: ClientData | None = None  # examples of the server, in a pool of their own
-    # Examples of other classes that are to be detected, by split: of a run alone.
+    # Examples of other classes that a run has to detect, by split.
     ood: dict[str, Any] | None = None
 
     @property

@@ -19,12 +19,12 @@ from pfljax.registry import Share, component
 
 
 class Noise(NamedTuple):
-    """The probabilities of wrong labels, and the examples that have them."""
+    """The probabilities of wrong labels, and the examples that get them."""
 
     matrix: np.ndarray  # f64[K, K], rows sum to 1
-    tests_too: bool = False  # a client's own test examples as well
-    # The share of clients with wrong labels, of training examples alone; None: all
-    # clients, validation examples as well.
+    tests_too: bool = False  # whether a client's own test examples get them as well
+    # The share of clients with wrong labels, on training examples only. None is all
+    # clients, on training and validation examples.
     attackers: float | None = None
 
 
@@ -59,12 +59,11 @@ def symmetric(num_classes: int, *, rate: Share) -> Noise:
 
 @component
 def poison(num_classes: int, *, attackers: Attackers = 0.2) -> Noise:
-    """Replaces the training labels of malicious clients by random ones.
+    """Replaces the training labels of malicious clients by random labels.
 
-    Of two classes it is the other.
-
-    The same clients attack in a channel (`pfljax.core.malicious`). Li et al. (Ditto),
-    ICML 2021, https://arxiv.org/abs/2012.04221, attack A1.
+    With two classes it takes the other one. The same clients attack in a channel
+    (`pfljax.core.malicious`). Li et al. (Ditto), ICML 2021,
+    https://arxiv.org/abs/2012.04221, attack A1.
 
     Args:
       attackers: share of all clients that are malicious.
@@ -87,7 +86,7 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
     """Makes the noise that a text names, such as "pair:rate=0.1" or "none".
 
     Raises:
-        ValueError: for another name or parameter, or a rate that is no share.
+        ValueError: a name or parameter is unknown, or a number is out of its range.
     """
     choice = registry.parse(text)
     maker = registry.find("noise", NOISES, choice.name)
@@ -106,7 +105,7 @@ def flip_labels(
         return arrays
     learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
     if noise.attackers is not None:
-        # The clients that attack in a channel, too.
+        # The same clients attack in a channel.
         attacks = malicious.draw(jax.random.key(seed), len(learnt), noise.attackers)
         learnt = split.sizes[TRAIN] * np.asarray(attacks)
     noisy = (rank(dealt.size) < np.repeat(learnt, dealt.size)) | noise.tests_too
@@ -119,7 +118,7 @@ def flip_labels(
 def flip(labels: np.ndarray, matrix: np.ndarray, seed: list[int]) -> np.ndarray:
     """Draws labels i32[N] from the rows of `matrix` [K, K] that `labels` [N] name."""
     cumulative = np.cumsum(matrix, axis=1)
-    # Rounded sums end below 1, and a draw above them would name one class too many.
+    # Rounded sums may end below 1, and a draw above them would be no class.
     cumulative[:, -1] = 1
     drawn = np.random.default_rng(seed).random(len(labels))
     flipped = np.empty(len(labels), np.int32)

@@ -1,7 +1,4 @@
-"""The manifest of a federation: where every example came from.
-
-Counts by client are plain JSON.
-"""
+"""The manifest of a federation: source, settings and counts of each client, as JSON."""
 
 import hashlib
 from collections.abc import Sequence
@@ -75,7 +72,7 @@ def _count(
     start, length = regions.T
     region = np.repeat(np.arange(len(regions)), length)
     index = start[region] + rank(length)
-    # One number a pair of region and value, so that one bincount counts all.
+    # Each pair of region and value has a number, so that one bincount counts all.
     pair = region * num_values + values[index]
     counts = np.bincount(pair, minlength=len(regions) * num_values)
     by_region = counts.reshape(len(regions), num_values)
@@ -86,7 +83,7 @@ def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """Returns the partition's parameters, with its defaults."""
     function = PARTITIONS.get(settings["partition"])
     known = registry.defaults(function) if function else {}
-    # The clients are an argument of "natural", and no option that a user set.
+    # The clients are an argument of "natural", and not a user's option.
     known.pop("client", None)
     return {**known, **settings["params"]}
 

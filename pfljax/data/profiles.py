@@ -1,8 +1,8 @@
 """Devices: how fast each client computes and sends.
 
 A client takes  download / down + steps * step + upload / up  seconds, times a lognormal
-factor where the profile has jitter. These seconds are virtual: they follow from steps,
-bytes and the profile alone.
+factor if the profile has jitter. These seconds are virtual: they follow only from
+steps, bytes and the profile.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class Profile(NamedTuple):
 def expected_seconds(profile: Profile, steps: Any, down: Any, up: Any) -> Any:
     """Returns the seconds of a turn of each client without jitter, f[C].
 
-    `steps` of the turn, and `down` and `up` in bytes, are numbers, or by client.
+    `steps`, and `down` and `up` in bytes, are numbers, or arrays [C].
     """
     return down / profile.down + steps * profile.step + up / profile.up
 
@@ -147,7 +147,7 @@ def file(num_clients: int, *, path: str) -> Profile:
     Each has a number a client, or is one number for all.
 
     Args:
-      path: of the .npz file.
+      path: the .npz file.
     """
     with reading(Path(path), "write one by numpy.savez(path, step=, down=, up=)"):
         stored = read_npz(
@@ -177,7 +177,7 @@ def make(choice: Component, num_clients: int) -> Profile | None:
     devices = factory(num_clients, **choice.options)
     if devices is None:
         return None
-    # A large sigma draws numbers that no float holds.
+    # A large sigma draws numbers beyond a float.
     return check_profile(devices._asdict(), num_clients, f"profile {choice.name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Splits each client's examples; test sets that clients share."""
+"""Splits each client's examples, and appends test sets that clients share."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ TRAIN, VALIDATION, TEST = range(3)  # parts of a client, in the pool's order
 
 
 class Split(NamedTuple):
-    """The examples of the pool, and the place in it of each client's parts."""
+    """The examples of the pool, and the spans of each client's parts in it."""
 
     order: np.ndarray  # i64[R], indices, by client and then by part
     offsets: np.ndarray  # i64[3, C], into `order`: train, validation, test
@@ -44,7 +44,7 @@ def split_examples(
     train_size = size - test_size - validation_size
     sizes = np.stack([train_size, validation_size, test_size])
     client = np.repeat(np.arange(len(size)), size)
-    # Sorting by random lots within a client shuffles all clients in one call.
+    # Sorting by random numbers within a client shuffles all clients in one call.
     lot = rng.random(len(dealt.order))
     if stratified:
         part = _even_parts(labels[dealt.order], client, lot, sizes, rng)
@@ -67,18 +67,19 @@ def _even_parts(
 ) -> np.ndarray:
     """Returns the part of each example, i64[R], evenly over a client's labels.
 
-    Systematic sampling: in order of label, every (n / n_part)-th is taken from a random
-    start, so a label's share is within one example of its due; `sizes` are exact.
+    This is systematic sampling: in order of label, each (n / n_part)-th example is
+    taken from a random start. So a label's count is within one example of its share,
+    and `sizes` are exact.
     """
     part = np.full(len(labels), TRAIN)
     left = np.lexsort((lot, labels, client))
     size_left = np.sum(sizes, axis=0)
-    # What is left after both is for training.
+    # The examples left after both are for training.
     for which in (TEST, VALIDATION):
         start = (rng.random(len(size_left)) * size_left).astype(np.int64)
         owner = client[left]
         wanted = sizes[which][owner]
-        # Example i is taken where i * wanted + start crosses a multiple of those left.
+        # Example i is taken where i * wanted + start crosses a multiple of size_left.
         step = rank(size_left) * wanted + start[owner]
         crosses = (step + wanted) // size_left[owner] > step // size_left[owner]
         part[left[crosses]] = which
@@ -139,7 +140,7 @@ def _class_test(
 def _natural_test(
     arrays: Arrays, order: np.ndarray, dealt: Partition, test: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the official test examples of the natural client that each client is."""
+    """Returns the official test examples of each client, which is a natural client."""
     if arrays.client is None:
         raise ValueError(
             f"test_from='official_own', but data set {arrays.name!r} has no natural "
@@ -154,7 +155,7 @@ def _natural_test(
         )
     test = test[np.argsort(arrays.client[test], kind="stable")]
     test_owner = arrays.client[test]
-    # Sorted by owner, the examples of a natural client are one run: its two ends.
+    # The examples are sorted by owner, so those of a natural client are a span.
     start = np.searchsorted(test_owner, natural, "left")
     end = np.searchsorted(test_owner, natural, "right")
     return test, start, end - start

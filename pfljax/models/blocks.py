@@ -24,13 +24,13 @@ LECUN = nn.initializers.lecun_normal()  # the default of Flax
 
 
 class Residual(nn.Module):
-    """ReLU of a branch plus its input, which `skip` brings to the same shape."""
+    """The ReLU of a branch plus its input, which `skip` brings to the same shape."""
 
     branch: nn.Module
-    skip: nn.Module | None  # None: the input as it is
+    skip: nn.Module | None  # None for the input itself
 
     def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C] -> [B, H', W', C']."""
+        """Maps images [B, H, W, C] to [B, H', W', C']."""
         skipped = x
         if self.skip is not None:
             skipped = self.skip(x)
@@ -48,7 +48,7 @@ class Form(NamedTuple):
     def convolution(
         self, channels: int, *, size: int = 1, stride: int = 1, groups: int = 1
     ) -> nn.Module:
-        """Makes a square convolution; images keep their size, but for the stride."""
+        """Makes a square convolution, which changes the size only by its stride."""
         convolution = conv_layer(
             self.conv,
             size,
@@ -81,16 +81,16 @@ class Form(NamedTuple):
         return Residual(branch, self.skip(before, channels, stride))
 
     def skip(self, before: int, after: int, stride: int) -> nn.Module | None:
-        """Makes a projection; None where images keep their shape."""
+        """Makes a projection, or None if images keep their shape."""
         if before == after and stride == 1:
             return None
         return nn.Sequential(self.layers(after, stride=stride))
 
 
 def pool_to(features: int | None, dropout: float = 0.0) -> list[Layer]:
-    """Makes the mean over pixels, dropout, and a pool to so many features.
+    """Makes the mean over pixels, dropout, and a pool to this number of features.
 
-    `features` is None: as many as there are.
+    If `features` is None, they keep their number.
     """
     layers: list[Layer] = [mean_pixel]
     if dropout:
@@ -101,7 +101,7 @@ def pool_to(features: int | None, dropout: float = 0.0) -> list[Layer]:
 
 
 def in_eights(channels: int, width: float) -> int:
-    """Rounds `width` * channels to a multiple of 8, which is 90 % of it or more."""
+    """Rounds `width` * channels to a multiple of 8 that is at least 90 % of it."""
     scaled = width * channels
     rounded = max(8, int(scaled + 4) // 8 * 8)
     if rounded < 0.9 * scaled:

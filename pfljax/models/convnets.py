@@ -19,11 +19,11 @@ from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import max_pool, window_max
 from pfljax.registry import AtLeastOne, component
 
-# Of ResNet9's residual blocks: the factor of the stem's channels, and the stride.
+# ResNet9's residual blocks: the factor of the stem's channels, and the stride.
 STAGES = ((1, 1), (2, 1), (4, 2), (8, 2))
-# Of ResNet-18's stages of two blocks: the same, the stride being that of the first.
+# ResNet-18's stages of two blocks: the same; the stride is that of the first block.
 STAGES_OF_TWO = ((1, 1), (2, 2), (4, 2), (8, 2))
-# Of MobileNet's blocks: channels, and the stride of the depthwise convolution.
+# MobileNet's blocks: channels, and the stride of the depthwise convolution.
 SEPARABLE = ((64, 1), (128, 2), (256, 2), (512, 1))
 
 
@@ -34,7 +34,7 @@ class Depthwise(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C] -> [B, H', W', C]."""
+        """Maps images [B, H, W, C] to [B, H', W', C]."""
         channels = x.shape[-1]
         init = nn.initializers.lecun_normal()
         kernel = self.param("kernel", init, (3, 3, 1, channels))
@@ -116,7 +116,7 @@ def mobilenet(
 @component
 def vgg9(num_classes: Classes, *, conv: str = "auto") -> nn.Module:
     """VGG9 with biases; it has no normalisation."""
-    # No layer is normalised: the form's norm is never built.
+    # No layer is normalised, so the norm is not used.
     form = Form("group", conv, kernel_init=LECUN, use_bias=True)
     body: list[Layer] = [add_channel]
     for channels in (16, 32, 64, 128, 256, 512):

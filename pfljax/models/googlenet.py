@@ -1,4 +1,4 @@
-"""GoogLeNet with normalisations, without the heads that look at its middle.
+"""GoogLeNet with normalisations and without the auxiliary heads.
 
 Szegedy et al., CVPR 2015, https://arxiv.org/abs/1409.4842, in torchvision's layout: the
 branch that the paper gives 5x5 filters has 3x3 (issue 906 of pytorch/vision). With
@@ -55,12 +55,12 @@ INIT = nn.initializers.truncated_normal(0.01)
 
 
 class Inception(nn.Module):
-    """The outputs of several branches on the same images, as channels."""
+    """Several branches on the same images, whose outputs are channels."""
 
     branches: tuple[nn.Module, ...]
 
     def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C] -> [B, H, W, C']."""
+        """Maps images [B, H, W, C] to [B, H, W, C']."""
         outputs = [branch(x) for branch in self.branches]
         return jnp.concatenate(outputs, axis=-1)
 
@@ -81,13 +81,13 @@ def googlenet(
     has little to normalise: narrow forms need larger images, or another `norm`.
 
     Args:
-      num_classes: of the logits.
+      num_classes: number of classes.
       width: factor of all channels, which stay multiples of 8.
-      features: width that the features, 1024 * `width`, are pooled to; None, as they
-        are.
+      features: width that the features, 1024 * `width`, are pooled to; None for no
+        pool.
       dropout: share of the features that training drops.
       norm: a name in `layers.NORMS`.
-      conv: as `conv_for_platform` says.
+      conv: see `conv_for_platform`.
     """
     form = Form(norm, conv, kernel_init=INIT)
     stem = in_eights(64, width)

@@ -8,13 +8,13 @@ ceil(r h) channels, h of 64, 128, 256, 512:
     level   a    b    c    d    e
     rate    1   1/2  1/4  1/8  1/16
 
-The scaler divides by the rate, in training alone: activations of a narrow model grow to
-those of the widest. Before a normalisation that takes the statistics of its batch it
-changes nothing but the number that keeps the root from 0, of x as of x / r:
+The scaler divides by the rate in training, so that activations of a narrow model are as
+large as those of the widest. Before a normalisation by the statistics of the batch,
+this changes only the number e that keeps the root from 0:
 
     (x / r - m / r) / sqrt(v / r^2 + e) = (x - m) / sqrt(v + e r^2)
 
-So it is written there, and statistics are those of x, which evaluation normalises.
+So e has the factor r^2, and statistics are those of x, which evaluation normalises.
 """
 
 import math
@@ -43,8 +43,8 @@ Norm = Literal["static", "group", "none"]
 class Scaled(nn.Module):
     """The scaler, and the normalisation behind it.
 
-    "static" takes the statistics of the batch in training. Its running ones are those
-    of the last batch: HeteroFL measures the ones of evaluation.
+    "static" takes the statistics of the batch in training. Its running statistics are
+    those of the last batch; HeteroFL measures those of evaluation.
     """
 
     rate: float = 1.0
@@ -52,7 +52,7 @@ class Scaled(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C] -> the same shape."""
+        """Maps images [B, H, W, C] to the same shape."""
         # The key of dropout is there in training alone.
         rate = self.rate if self.has_rng("dropout") else 1.0
         if self.norm == "static":
@@ -74,12 +74,12 @@ def heterofl_cnn(
     """CNN of HeteroFL at this rate; 1,556,874 parameters on MNIST at rate 1.
 
     Args:
-      num_classes: of the logits.
-      rate: of the channels that it has.
-      channels: of the convolutions at rate 1.
+      num_classes: number of classes.
+      rate: share of the channels that it has.
+      channels: channels of the convolutions at rate 1.
       norm: "static", by the batch in training; "group"; or "none".
-      scaler: whether it divides by the rate in training.
-      conv: as `conv_for_platform` says.
+      scaler: whether training divides by the rate.
+      conv: see `conv_for_platform`.
     """
     widths = [math.ceil(rate * count) for count in channels]
     return network(num_classes, widths, rate if scaler else 1.0, norm, conv)

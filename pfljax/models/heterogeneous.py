@@ -7,9 +7,9 @@ with biases. Client i has model i mod 5 + 1 of its group.
                 their later papers: the features are those of FC2, the head is FC3
     htcnn_akt   Liu et al., FedAKT, JSA 2025,
                 https://doi.org/10.1016/j.sysarc.2025.103338: the features are the 1000
-                of FC1, the head is FC2 and FC3. **The table is an assumption.** The
-                paper's own could not be read: it has to agree with what the text says
-                of it (widths differ, FC1 is 1000, CNN-4 is the smallest)
+                of FC1, the head is FC2 and FC3. **The table is an assumption**, because
+                the paper's table could not be read. It agrees with the text: widths
+                differ, FC1 is 1000, CNN-4 is the smallest
     htfe_cnn    the 4-layer CNN of Zhang et al., FedTGP, AAAI 2024,
                 https://arxiv.org/abs/2401.03230
 """
@@ -27,7 +27,7 @@ from pfljax.models.pooling import max_pool
 from pfljax.models.presets import Factory, preset
 from pfljax.registry import AtLeastOne, Count, component
 
-# Of each model the channels of its two convolutions, and the units of FC1.
+# The channels of each model's two convolutions, and the units of FC1.
 YI = (
     ((16, 32), 2000),
     ((16, 16), 2000),
@@ -35,7 +35,7 @@ YI = (
     ((16, 32), 800),
     ((16, 32), 500),
 )
-# Of each model the same channels, and the units of FC2: an assumption, see above.
+# The same channels, and the units of FC2: an assumption, see above.
 AKT = (
     ((32, 64), 1000),
     ((16, 64), 800),
@@ -57,12 +57,12 @@ def htcnn(
     """CNN: 5x5 convolution and 2x2 pool for each of `channels`, then `hidden` layers.
 
     Args:
-      num_classes: of the logits.
-      channels: of the convolutions.
-      hidden: units of the dense layers but the last.
-      split: how many `hidden` layers are of the body, the others are of the head;
-        None, all of them.
-      conv: as `conv_for_platform` says.
+      num_classes: number of classes.
+      channels: channels of the convolutions.
+      hidden: units of all dense layers except the last.
+      split: number of `hidden` layers in the body; the others are in the head. None for
+        all of them.
+      conv: see `conv_for_platform`.
     """
     in_body = len(hidden) if split is None else split
     expected = f"at most {len(hidden)}, as many as there are hidden layers"

@@ -48,9 +48,9 @@ def mean_pixel(x: Array) -> Array:
 class BatchNorm(nn.Module):
     """Normalises each channel by the examples of its batch, in prediction as well.
 
-    torch's `track_running_stats=False`: outputs of an example depend on its batch,
-    which is what the model is applied to at once. Examples that only pad it do not
-    count (`pfljax.models.batch_norm`).
+    It is torch's `track_running_stats=False`: outputs of an example depend on the batch
+    that the model is applied to. Examples that only pad it do not count
+    (`pfljax.models.batch_norm`).
     """
 
     @nn.compact
@@ -80,11 +80,11 @@ class BatchNorm(nn.Module):
 
 
 class GroupNorm(nn.Module):
-    """Normalises 8 groups of channels (or gcd(8, C)) of each example on its own."""
+    """Normalises 8 groups of channels, or gcd(8, C), of each example."""
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C] -> the same shape."""
+        """Normalises images [B, H, W, C]."""
         channels = x.shape[-1]
         norm = nn.GroupNorm(num_groups=math.gcd(8, channels))
         return norm(x)

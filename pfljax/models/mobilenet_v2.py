@@ -1,4 +1,4 @@
-"""MobileNet v2: narrow images are widened, filtered by channel, and narrowed again.
+"""MobileNet v2, whose blocks widen images, filter each channel, and narrow them.
 
 Sandler et al., CVPR 2018, https://arxiv.org/abs/1801.04381, in torchvision's layout,
 with GroupNorm by default, as `convnets` says.
@@ -45,7 +45,7 @@ class Skipped(nn.Module):
     branch: nn.Module
 
     def __call__(self, x: Array) -> Array:
-        """Images [B, H, W, C] -> the same shape."""
+        """Maps images [B, H, W, C] to the same shape."""
         return x + self.branch(x)
 
 
@@ -62,12 +62,12 @@ def mobilenet_v2(
     """MobileNet v2 as torchvision has it: 2,236,682 parameters for 10 classes.
 
     Args:
-      num_classes: of the logits.
+      num_classes: number of classes.
       width: factor of all channels; below 1 the last 1280 stay.
-      features: width that the 1280 features are pooled to; None, as they are.
+      features: width that the 1280 features are pooled to; None for no pool.
       dropout: share of the 1280 features that training drops.
       norm: a name in `layers.NORMS`.
-      conv: as `conv_for_platform` says.
+      conv: see `conv_for_platform`.
     """
     form = Form(norm, conv)
     before = in_eights(STEM, width)
@@ -81,7 +81,7 @@ def mobilenet_v2(
         for block in range(stage.blocks):
             stride = stage.stride if block == 0 else 1
             layers = _inverted_residual(form, before, stage.expansion, channels, stride)
-            # Images that keep their shape are added to what is made of them.
+            # A block that keeps the shape has a skip connection.
             if stride == 1 and before == channels:
                 layers = [Skipped(nn.Sequential(layers))]
             body += layers
@@ -94,9 +94,9 @@ def mobilenet_v2(
 def _inverted_residual(
     form: Form, before: int, expansion: int, channels: int, stride: int
 ) -> list[Layer]:
-    """Widens images, filters each channel by itself, and narrows them to `channels`.
+    """Widens images, filters each channel, and narrows them to `channels`.
 
-    The last have no ReLU, which would lose too much of few channels.
+    No ReLU follows, because it would lose too much of few channels.
     """
     wide = expansion * before
     layers: list[Layer] = []

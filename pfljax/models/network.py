@@ -1,4 +1,4 @@
-"""Every model has a body and a head."""
+"""A network of a body and a head, which every model is."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Factories of named models, which differ from another by the numbers of a table."""
+"""Factories of named models, which change the options of another factory."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -51,14 +51,14 @@ def htresnet(
     """ResNet of so many `blocks` a stage, whose features are pooled to one width.
 
     Args:
-      num_classes: of the logits.
+      num_classes: number of classes.
       blocks: of each stage; a stage has twice the channels of that before.
       stem: channels of the first stage.
       features: width that the channels of the last stage are averaged or repeated into,
-        1000 in FedAKT and 512 in HtFLlib; None, as they are.
-      hidden: ReLU layers of the head before its last: none in HtFLlib, one in FedAKT.
+        1000 in FedAKT and 512 in HtFLlib; None for no pool.
+      hidden: units of the head's ReLU layers: none in HtFLlib, one layer in FedAKT.
       norm: a name in `layers.NORMS`.
-      conv: as `conv_for_platform` says.
+      conv: see `conv_for_platform`.
     """
     layers = _stages(Form(norm, conv), blocks, stem, bottleneck=False)
     return network([*layers, *pool_to(features)], num_classes, hidden)

@@ -1,7 +1,8 @@
 """Partitions of labelled examples: pure functions of labels, count and seed.
 
-Every `f(labels i[N], num_clients, seed, **options)` returns a `Partition`, the same on
-every machine. No example goes to two clients. An impossible one is a ValueError.
+Each `f(labels i[N], num_clients, seed, **options)` returns a `Partition`, which is the
+same on all machines. No example goes to two clients. An impossible partition is a
+ValueError.
 """
 
 from collections.abc import Callable, Mapping
@@ -60,7 +61,11 @@ def partition(
     seed: int,
     params: Mapping[str, Any],
 ) -> Partition:
-    """Makes the partition called `name`; errors list the known names and options."""
+    """Makes the partition of this name.
+
+    Raises:
+        ValueError: the name or an option is unknown, or the partition is impossible.
+    """
     function = registry.find("partition", PARTITIONS, name)
     registry.check("partition", registry.Component(name, params), function)
     return function(labels, num_clients, seed, **params)

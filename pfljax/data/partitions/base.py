@@ -35,7 +35,7 @@ def from_indices(indices: Sequence[Sequence[int] | np.ndarray]) -> Partition:
     """Makes a partition from one list of indices of examples for each client.
 
     Raises:
-        ValueError: there is no list, or a client's indices are no whole numbers.
+        ValueError: there is no list, or a client's indices are no integers.
     """
     if not isinstance(indices, Sequence | np.ndarray) or not len(indices):
         raise ValueError(
@@ -87,7 +87,7 @@ def check_partition(partition: Partition, num_examples: int) -> None:
     """Checks that `partition` deals some of so many examples, each once.
 
     Raises:
-        ValueError: it does not, or a client holds nothing.
+        ValueError: it does not, or a client has no examples.
     """
     order = as_integers("a Partition's order", partition.order)
     size = as_integers("a Partition's sizes", partition.size)
@@ -128,7 +128,7 @@ def apportion(total: int, share: np.ndarray) -> np.ndarray:
     """Rounds shares of `total` to whole numbers i64[C], by the largest remainder.
 
     Raises:
-        ValueError: the shares are beyond what a float64 holds.
+        ValueError: the shares are beyond a float64.
     """
     with np.errstate(over="ignore"):
         largest = max(total, 1) * np.sum(share)
@@ -148,10 +148,12 @@ def apportion(total: int, share: np.ndarray) -> np.ndarray:
 def repair(
     owner: np.ndarray, num_clients: int, min_size: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Moves examples from the largest clients until every client has `min_size`.
+    """Moves random examples from the largest clients until all have `min_size`.
 
-    The largest are levelled down together and what moves is drawn at random. One pass:
-    it ends for every input. Raises a ValueError where there are too few examples.
+    The largest clients are levelled down together, in one pass.
+
+    Raises:
+        ValueError: there are too few examples.
     """
     size = np.bincount(owner[owner >= 0], minlength=num_clients)
     check_minimum(min_size, num_clients, int(np.sum(size)))
@@ -159,7 +161,7 @@ def repair(
     num_moved = int(np.sum(need))
     if num_moved == 0:
         return owner
-    # Shuffled before the stable sort: which examples of a client are spare is chance.
+    # Shuffling before the stable sort makes the spare examples of a client random.
     index = rng.permutation(np.flatnonzero(owner >= 0))
     index = index[np.argsort(owner[index], kind="stable")]
     spare = index[rank(size) >= _level(size, num_moved)]

@@ -22,7 +22,7 @@ def classes(
 ) -> Partition:
     """Gives client k the class k mod K and `per_client` - 1 others (NIID-Bench).
 
-    A class is divided equally among its owners; a class without owner is unused.
+    A class is divided equally among its owners; a class without an owner is unused.
 
     Args:
       per_client: classes of a client.
@@ -54,14 +54,15 @@ def classes_lognormal(
 ) -> Partition:
     """Gives client k the classes k, k + 1, ... mod K, with power-law sizes.
 
-    FedProx's MNIST: Li et al., MLSys 2020, `generate_niid.py`. Of each class a client
-    has `min_per_class` examples, and of those left a share by LogNormal(0, sigma),
-    rounded down: a few examples stay unused, and a class without owner.
+    This is FedProx's MNIST: Li et al., MLSys 2020, `generate_niid.py`. A client has
+    `min_per_class` examples of each of its classes, and a share of the rest by
+    LogNormal(0, sigma), rounded down. A few examples stay unused, as does a class
+    without an owner.
 
     Args:
       per_client: classes of a client.
-      min_per_class: examples that a client has of each at least.
-      sigma: spread of the sizes; 0 is none.
+      min_per_class: examples that a client has at least of each class.
+      sigma: spread of the sizes; 0 for equal sizes.
 
     Raises:
         ValueError: `per_client` is not between 1 and the number of classes, or a class

@@ -1,8 +1,8 @@
 """Dirichlet label skew in three meanings, which have three names.
 
-`dirichlet` divides each class over the clients. In the other two each
-client has a mixture over the classes. They differ in who draws when: client by client,
-as published, or all clients at once, which is less skewed.
+`dirichlet` divides each class over the clients. In the other two each client has a
+mixture over the classes; the clients draw one after another, as published, or all at
+once, which is less skewed.
 """
 
 from typing import Annotated, Any
@@ -44,10 +44,9 @@ def dirichlet(
 ) -> Partition:
     """Divides each class over the clients by a draw from Dir(alpha).
 
-    Yurochkin et al. 2019, NIID-Bench, SuPerFed's code. `balance` gives nothing more to
-    a client that has N / C examples. `min_size` is reached by `repair`, without
-    redraws. A large alpha is IID in labels and sizes, a small one gives a class to few
-    clients.
+    Yurochkin et al. 2019, NIID-Bench, SuPerFed's code. With `balance` a client that has
+    N / C examples gets no more. `repair` reaches `min_size` without redraws. A large
+    alpha is IID in labels and sizes; a small alpha gives a class to few clients.
 
     Args:
       alpha: concentration; small gives a class to few clients, large is IID.
@@ -82,10 +81,10 @@ def dirichlet_over_classes_by_client(
     renormalised: the last clients take what is left. Sizes are equal within one
     example and every example is used.
 
-    The largest class of a client has these shares of its examples, mean over clients
-    and 20 seeds, on the digits with 20 clients: 0.92, 0.76, 0.65 at alpha = 0.1, 0.5,
-    1, and 0.73, 0.62, 0.56 with `dirichlet_over_classes_at_once`. It is measured by
-    `pytest tests/data/partitions/test_dirichlet.py -k largest_class`.
+    On the digits with 20 clients, the share of a client's largest class (mean over
+    clients and 20 seeds) is 0.92, 0.76 and 0.65 at alpha = 0.1, 0.5 and 1, and 0.73,
+    0.62 and 0.56 with `dirichlet_over_classes_at_once`, as measured by `pytest
+    tests/data/partitions/test_dirichlet.py -k largest_class`.
 
     Args:
       alpha: concentration; small is skewed, large follows the class shares.
@@ -179,12 +178,12 @@ def _take_at_once(
     while np.any(missing):
         asking = np.flatnonzero(missing)
         odds = mixture[asking] * (left > 0)
-        # A client whose classes have all run out takes of the others what is left.
+        # A client whose classes have all run out takes examples of the others.
         odds[np.sum(odds, axis=1) <= 0] = left
         odds /= np.sum(odds, axis=1, keepdims=True)
         drawn = rng.multinomial(missing[asking], odds)
         for label in np.flatnonzero(np.sum(drawn, axis=0) > left):
-            # As if the requests were lots in one urn, and so many were drawn.
+            # It is as if the requests were in one urn, from which so many are drawn.
             drawn[:, label] = rng.multivariate_hypergeometric(
                 drawn[:, label], left[label], method="marginals"
             )

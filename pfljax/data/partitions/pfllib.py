@@ -5,11 +5,11 @@ from NumPy's global stream, seeded with 1, on examples in the order of the data 
 train, then test (`examples="all"`). With these in that order, each client has the same
 examples here and there; NumPy has frozen the stream.
 
-The rest is not replayed: PFLlib splits each client's examples at random, 75 % for
-training. Here `pfljax.data.split` does that, by the seed of the run.
+The split is not replayed: PFLlib takes a random 75 % of each client's examples for
+training. Here `pfljax.data.split` splits them, by the seed of the run.
 
 A client has at least `min_size` = 40 examples, so that a quarter of them is a batch of
-10; or half of an equal share, where the data are few.
+10, or half of an equal share if there are few data.
 """
 
 from typing import Annotated, Any
@@ -65,7 +65,7 @@ def pfllib_pathological(
     owner = np.full(len(labels), UNUSED)
     for label, count in enumerate(size_of_class):
         clients = np.flatnonzero(wanted)[:receivers]
-        # Every client has its classes: PFLlib leaves the other examples out, too.
+        # Every client has its classes: PFLlib leaves the other examples out as well.
         if not len(clients):
             break
         floor = least / num_classes
@@ -138,7 +138,6 @@ def _class_sizes(
     if balance:
         sizes = [int(share)] * (clients - 1)
     else:
-        # Called also for no numbers, which draws nothing.
         sizes = rng.randint(low, max(int(share), low + 1), clients - 1).tolist()
     return [*sizes, count - sum(sizes)]
 
@@ -155,7 +154,7 @@ def _draw_owner(
         rng.shuffle(index)
         share = rng.dirichlet(np.repeat(alpha, num_clients))
         share = share * (size < full)
-        # With a tiny alpha all of a class may be drawn for full clients.
+        # With a tiny alpha a class may be drawn for full clients only.
         if not np.sum(share) > 0:
             share = (size < full).astype(float)
         cuts = (np.cumsum(share / np.sum(share)) * len(index)).astype(int)[:-1]

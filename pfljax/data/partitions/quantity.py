@@ -1,4 +1,4 @@
-"""Random examples in sizes by a law: equal, a power law, or log-normal."""
+"""Random examples, in sizes that are equal, or follow a power law or a log-normal."""
 
 from typing import Any
 
@@ -37,10 +37,10 @@ def quantity_power_law(
 ) -> Partition:
     """Gives client k random examples, in proportion to (k + 1) ** -exponent.
 
-    exponent = 0 is `iid`. Every example is used; no client has less than `min_size`.
+    exponent = 0 is `iid`. Every example is used; no client has fewer than `min_size`.
 
     Args:
-      exponent: of the sizes; 0 is IID.
+      exponent: exponent of the sizes; 0 is IID.
       min_size: examples that a client has at least.
     """
     labels = convert_labels(labels, num_clients)
@@ -60,7 +60,7 @@ def quantity_lognormal(
 ) -> Partition:
     """Gives random examples, in proportion to draws from LogNormal(0, sigma).
 
-    sigma = 0 is `iid`. Every example is used; no client has less than `min_size`.
+    sigma = 0 is `iid`. Every example is used; no client has fewer than `min_size`.
 
     Args:
       sigma: spread of the sizes; 0 is IID.
@@ -75,7 +75,7 @@ def quantity_lognormal(
 def _by_share(
     total: int, share: np.ndarray, min_size: int, rng: np.random.Generator
 ) -> Partition:
-    """Deals `min_size` random examples to each client, the others by `share` f64[C]."""
+    """Deals `min_size` random examples to each client and the others by `share`."""
     num_clients = len(share)
     check_minimum(min_size, num_clients, total)
     size = min_size + apportion(total - min_size * num_clients, share)

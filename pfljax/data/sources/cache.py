@@ -19,7 +19,7 @@ DESCRIPTION = ("num_classes", "name", "source", "class_names")
 
 
 def folder() -> Path:
-    """Returns the cache: the variable PFLJAX_DATA_DIR, or a folder in ~/.cache."""
+    """Returns the cache: PFLJAX_DATA_DIR if it is set, or a folder in ~/.cache."""
     chosen = os.environ.get("PFLJAX_DATA_DIR")
     return Path(chosen) if chosen else Path.home() / ".cache" / "pfljax" / "data"
 

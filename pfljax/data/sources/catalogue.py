@@ -34,9 +34,9 @@ Size = AtLeastOne | None  # pixels each way
 def tfds(name: str, *, data_dir: str | Path | None = None) -> Arrays:
     """Loads an image classification set of TFDS, such as "emnist/letters".
 
-    Looks in the cache, then for a prepared array_record set (read without TensorFlow),
-    then, where TensorFlow is installed, for any prepared set; never downloads. With a
-    `data_dir` only that TFDS folder is read, and nothing is cached.
+    It looks in the cache, then for a prepared array_record set, which is read without
+    TensorFlow, and then for any prepared set if TensorFlow is installed. It never
+    downloads. With a `data_dir` it reads only that folder of TFDS, and caches nothing.
 
     Raises:
         MissingDataset: one line with the command to run.
@@ -73,7 +73,7 @@ def cifar100(
     size: Size = None,
     data_dir: str | Path | None = None,
 ) -> Arrays:
-    """CIFAR-100 by its 100 fine classes or its 20 "coarse" ones, as `cifar10`.
+    """CIFAR-100 with its 100 fine or its 20 coarse classes, in images like `cifar10`.
 
     SuPerFed's code has 28 x 28 pixels.
     """
@@ -82,7 +82,7 @@ def cifar100(
 
 
 def cifar100_20k(*, labels: cifar.Labels = "fine", size: Size = None) -> Arrays:
-    """The first 20,000 + 5,000 images of CIFAR-100, as `cifar100`."""
+    """The first 20,000 + 5,000 images of CIFAR-100; options are those of `cifar100`."""
     arrays = cifar.relabel(_read_cache("cifar100_20k"), labels)
     return resize(arrays, size)
 
@@ -145,17 +145,17 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
 }
 
 
-OF_ALL = ("every",)  # options that `load` takes of every data set
+OF_ALL = ("every",)  # options that `load` takes for all data sets
 
 
 def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
     """Loads a data set of `DATASETS`, or any image classification set of TFDS.
 
-    `every` = n takes each n-th example of any of them: less data for a quick run.
+    `every` = n keeps each n-th example, for a quick run on less data.
     """
     registry.require_a("name", name, str, "that of a data set, such as 'digits'")
     choice = registry.Component(name, params)
-    # Every other name is left to TFDS, which has hundreds.
+    # All other names are left to TFDS, which has hundreds.
     registry.check("data set", choice, DATASETS.get(name, tfds), OF_ALL)
     if name in DATASETS:
         return thin(DATASETS[name](**params), every)
@@ -178,14 +178,14 @@ def _listing_names(name: str) -> Iterator[None]:
 def prepare(name: str, *, raw_dir: str | Path | None = None) -> Path:
     """Makes `name` ready for `load` and returns its file in the cache.
 
-    With `raw_dir` (default: the environment variable PFLJAX_RAW_DIR), a folder of raw
-    archives, it imports them without network and without TensorFlow; else it downloads
-    with tensorflow-datasets, which needs TensorFlow. A set that is ready stays as it
-    is, but an explicit `raw_dir` is imported again.
+    If there is a `raw_dir`, a folder of raw archives (the environment variable
+    PFLJAX_RAW_DIR by default), they are imported without network and TensorFlow.
+    Otherwise tensorflow-datasets downloads the data set, which needs TensorFlow. A data
+    set that is ready stays as it is, unless `raw_dir` is an argument.
 
     Raises:
-        MissingDataset: one line that says why it could not be prepared.
-        ValueError: `name` needs no preparing, or its raw files are damaged.
+        MissingDataset: it could not be prepared; the message says why.
+        ValueError: `name` needs no preparation, or its raw files are damaged.
     """
     if name in NEED_NO_PREPARING:
         raise ValueError(f"data set {name!r} needs no preparing; load it as it is")

@@ -1,8 +1,8 @@
 """Shakespeare's plays by speaking role: the next character after 80 of a role's text.
 
-As LEAF cuts it (Caldas et al. 2018, https://arxiv.org/abs/1812.01097): a role is a
-client, its speeches are one text with single spaces, and the end of the text makes the
-official test examples.
+The examples are those of LEAF (Caldas et al. 2018, https://arxiv.org/abs/1812.01097): a
+role is a client, its speeches are one text with single spaces, and the end of the text
+makes the official test examples.
 """
 
 import json
@@ -26,12 +26,13 @@ def examples(
 ) -> Arrays:
     """Makes each role a client of examples u8[N, 80], labelled by the next character.
 
-    Examples start every `stride` characters: 1 is LEAF's, 80 shows a character once.
-    The first int((1 - test) * n) of a role's n examples are for training; test examples
-    start 80 characters or more after the last of them, so they share no input. Roles
-    without both, or with fewer than `min_size` in all, are left out; test = 0 has
-    training examples only. Letters as in `leaf`. Validation examples are drawn from the
-    training ones and overlap them where the stride is below 80.
+    An example starts every `stride` characters: LEAF has 1, and with 80 each character
+    is seen once. The first int((1 - test) * n) of a role's n examples are for training;
+    test examples start at least 80 characters after the last of them, so they share no
+    input. Roles without both, or with fewer than `min_size` in all, are left out; with
+    test = 0 all examples are for training. The alphabet is that of `leaf`. Validation
+    examples are drawn from those for training, and overlap them if the stride is below
+    80.
 
     Raises:
         ValueError: no role is left.
@@ -68,7 +69,7 @@ def examples(
 
 
 def cut(text: str, letters: str, stride: int) -> np.ndarray:
-    """Cuts u8[n, 81], 80 characters and the next, at every `stride`-th character."""
+    """Cuts a text into u8[n, 81], one window for each `stride` characters."""
     codes = characters.indices(" ".join(text.split()), letters)
     if len(codes) <= LENGTH:
         return np.empty((0, LENGTH + 1), np.uint8)

@@ -21,8 +21,9 @@ def synthetic(
 
     u_k ~ N(0, alpha), W_k and b_k ~ N(u_k, 1); B_k ~ N(0, beta), v_k ~ N(B_k, 1);
     x ~ N(v_k, diag(j ** -1.2)), y = argmax(x W_k + b_k). As in the authors' code, alpha
-    and beta are standard deviations (the paper reads as variances: the same for 0 and
-    1). The paper's split is `federate(..., "natural", test=0.1, validation=0)`.
+    and beta are standard deviations; the paper calls them variances, which is the same
+    for 0 and 1. The paper's split is `federate(..., "natural", test=0.1,
+    validation=0)`.
     """
     size, rng = _start(clients, seed)
     u = rng.normal(0, alpha, clients)
@@ -36,7 +37,7 @@ def synthetic(
 
 @validate
 def synthetic_iid(*, clients: AtLeastOne = 30, seed: Count = 0) -> Arrays:
-    """Synthetic-IID: sizes as `synthetic`, one W, b ~ N(0, 1) and v = 0 for all."""
+    """Synthetic-IID: sizes of `synthetic`; one W, b ~ N(0, 1) and v = 0 for all."""
     size, rng = _start(clients, seed)
     shared_weight = rng.normal(0, 1, (FEATURES, CLASSES))
     shared_bias = rng.normal(0, 1, CLASSES)
@@ -58,7 +59,7 @@ def _sample(
     client = np.repeat(np.arange(len(size)), size)
     deviation = np.arange(1, FEATURES + 1) ** -0.6  # Sigma_jj = j ** -1.2
     x = mean[client] + deviation * rng.standard_normal((len(client), FEATURES))
-    # A loop over clients: weights for every example would be 600 numbers each.
+    # It loops over clients, because weights for each example would be 600 numbers.
     y = []
     x_of_client = np.split(x, np.cumsum(size)[:-1])
     for x_k, w, b in zip(x_of_client, weight, bias, strict=True):
@@ -74,7 +75,7 @@ def _sample(
 
 
 def _start(clients: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Draws the sizes i64[C], int(LogNormal(4, 2)) + 50; returns the generator, too."""
+    """Draws the sizes i64[C], int(LogNormal(4, 2)) + 50, and returns the generator."""
     rng = np.random.default_rng(seed)
     size = rng.lognormal(4, 2, clients).astype(np.int64) + 50
     return size, rng

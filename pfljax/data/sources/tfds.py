@@ -80,7 +80,7 @@ def _builder(name: str, data_dir: str | None, file_format: str | None) -> Any:
     except tfds.core.DatasetNotFoundError as error:
         raise UnknownDataset(f"TFDS has no data set {name!r}") from error
     except (ValueError, AssertionError) as error:
-        # Of a config or version, over many lines: the last words say which.
+        # The message on a config or version has many lines; its last words are enough.
         reason = " ".join(str(error).split()).rsplit('": ', 1)[-1]
         raise ValueError(f"TFDS has no data set {name!r}: {reason[-200:]}") from error
 

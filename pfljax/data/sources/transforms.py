@@ -1,4 +1,4 @@
-"""Changes of a loaded data set: images of another size, fewer examples."""
+"""Resizes the images of a data set, or keeps fewer examples."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def thin(arrays: Arrays, every: int) -> Arrays:
         )
     if every == 1:
         return arrays
-    # One number a pair of split and client: each n-th in this order thins all.
+    # Sorted by split and client, each n-th example thins all of them alike.
     group = arrays.official.astype(np.int64)
     if arrays.client is not None:
         group += len(OFFICIAL_NAMES) * arrays.client

@@ -1,4 +1,4 @@
-"""Data sets that the package carries: the UCI handwritten digits."""
+"""The data set in the package: the UCI handwritten digits."""
 
 from importlib import resources
 
