@@ -1,7 +1,7 @@
-"""Clients of several architectures, from the settings: models, proxy and their methods.
+"""Clients of several architectures: their models and methods, from the settings.
 
-The engine has them as `engine.setting.Groups`. A method takes part if its server, its
-messages and its uploads are alike whatever the client's model; this is checked here.
+The engine has them as `engine.setting.Groups`. A method supports them if its server,
+messages and uploads have the same shapes for every model; this is checked here.
 """
 
 import functools
@@ -34,7 +34,7 @@ MakeTask = Callable[[Component, Component | None], Task]  # of a model, with thi
 
 
 def list_models(experiment: Experiment) -> list[Component]:
-    """The models that the settings list, those of named groups one by one."""
+    """The models in the settings; a named group stands for all its models."""
     choices = []
     for choice in experiment.models:
         if choice.name not in GROUPS:
@@ -48,12 +48,12 @@ def list_models(experiment: Experiment) -> list[Component]:
 
 
 def distinct_models(experiment: Experiment) -> list[Component]:
-    """The models of the settings, each once, in the order of their first clients."""
+    """The distinct models of the settings, in the order of their first clients."""
     return list(dict.fromkeys(list_models(experiment)))
 
 
 def find_proxy(experiment: Experiment, make_task: MakeTask) -> Component | None:
-    """The model of the proxy; None where it is not another than the clients' one."""
+    """The model of the proxy; None if it is the model of all clients."""
     chosen = experiment.proxy
     if chosen.name != "auto":
         return chosen
@@ -75,10 +75,10 @@ def make_groups(
     make: Make,
     shape: Shape,
 ) -> Groups | None:
-    """The groups of clients of equal models; None where all have one.
+    """The groups of clients with equal models; None if all clients have one model.
 
     Raises:
-      ValueError: a model would have no client, or the method wants one of all.
+      ValueError: a model would have no client, or the method needs one model of all.
     """
     every = list_models(experiment)
     if not every:
@@ -103,7 +103,7 @@ def make_groups(
 
 
 def _refusal(experiment: Experiment, unlike: str) -> str:
-    """Why the method does not take these models in one federation."""
+    """The reason why the method does not support these models in one federation."""
     name, options = experiment.algorithm.name, experiment.algorithm.options
     if takes_several(algorithms.method(name), options):
         return (
@@ -118,9 +118,9 @@ def _refusal(experiment: Experiment, unlike: str) -> str:
 
 
 def _difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
-    """(a group, in what its server or traffic differs from the first's), if any."""
+    """(a group, how its server or traffic differs from the first one's), if any."""
     members = list(zip(groups.algorithms, groups.tasks, strict=True))
-    # The servers first: of most methods they differ, and traffic takes long to trace.
+    # The servers come first: they differ in most methods, and traffic is slow to trace.
     for shared in (_server, _traffic):
         first: Any = None
         for group, (algorithm, task) in enumerate(members):
@@ -133,12 +133,12 @@ def _difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
 
 
 def _server(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
-    """The server as shapes, by path."""
+    """The shapes of the server by path."""
     return _by_path((shapes_of_server(algorithm, task, shape.num_clients),))
 
 
 def _traffic(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
-    """The traffic as shapes, by path, where it is alike for all clients: mostly."""
+    """The shapes of the traffic by path; {} if the method lets them differ."""
     if algorithm.architecture is not None:
         return {}
     sent = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
@@ -146,7 +146,7 @@ def _traffic(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
 
 
 def _by_path(shared: Any) -> dict[str, Any]:
-    """Its leaves: a tree that was split off a model has places for its other leaves."""
+    """The leaves by path, without the empty places of a tree that was split."""
     leaves = jax.tree_util.tree_leaves_with_path(shared)
     return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
 
@@ -174,14 +174,14 @@ def client_traffic(
 
 
 def mean_traffic(setting: Setting, task: Task, shape: Shape) -> Traffic:
-    """Bytes of a client's exchange in a round, the mean over clients."""
+    """The mean bytes of a client's exchange in a round."""
     down, up = client_traffic(setting, task, shape)
     count = shape.num_clients
     return Traffic(down=round(int(down.sum()) / count), up=round(int(up.sum()) / count))
 
 
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
-    """Whether the method's server and traffic are alike whatever the client's model."""
+    """Whether the method's server and traffic are the same for two different models."""
     local = Local(0.1, batch_size=2)
     context = registry.select_context(factory, rounds=1, most_rows=1, public_rows=1)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
@@ -191,7 +191,7 @@ def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
 
 @functools.cache
 def _two_models() -> tuple[Task, ...]:
-    """Two architectures with equal heads, and a proxy, that know of each other."""
+    """Two linked architectures with equal heads and a common proxy."""
     proxy = models.task(models.mlp(3, hidden=(2, 4)), (3,))
     bodies = [models.mlp(3, hidden=hidden) for hidden in ((5, 4), (3, 4))]
     tasks = [models.task(body, (3,)) for body in bodies]
@@ -200,9 +200,9 @@ def _two_models() -> tuple[Task, ...]:
 
 
 def task_of_server(algorithm: Algorithm, task: Task) -> Task:
-    """The task of the server's one model, which may be another than the clients' one.
+    """The task of the server's model, which may differ from that of the clients.
 
-    Of those that the task knows of: HeteroFL's server has the largest.
+    It is one of the task's peers: HeteroFL's server has the largest.
     """
     model = algorithm.server_model
     if model is None or not task.peers:
@@ -216,7 +216,7 @@ def task_of_server(algorithm: Algorithm, task: Task) -> Task:
 
 
 def link_tasks(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-    """The tasks of a federation, each of which knows all."""
+    """The tasks of a federation, each with all of them as its peers."""
     return tuple(
         task._replace(peers=tasks, number=number) for number, task in enumerate(tasks)
     )

@@ -1,4 +1,4 @@
-"""What is given in Python to a run, a comparison or a sweep, checked at the door."""
+"""Checks the Python arguments of a run, a comparison or a sweep."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from pfljax.data import DATASETS, PARTITIONS, Federation, check_federation
 from pfljax.registry import require, require_a, require_call
 from pfljax.runs.settings import Experiment
 
-# The settings by which `federate` deals rows; its manifest has them.
+# The settings of `federate`, which its manifest records.
 DEALT = (
     "dataset", "partition", "test", "validation", "stratified", "examples", "test_from",
     "noise",
@@ -28,12 +28,12 @@ def check_experiment(experiment: Any) -> None:
 
 
 def check_dealing(experiment: Experiment, federation: Federation) -> None:
-    """Refuses settings of rows that are not those the federation was made with.
+    """Refuses settings of the data that contradict those of the federation.
 
-    Defaults say nothing, nor does the manifest of a federation that was made by hand.
+    Settings at their defaults are not checked, nor is a federation without a manifest.
 
     Raises:
-      ValueError: with the first such setting, and what the federation has of it.
+      ValueError: names the first such setting, and its value in the federation.
     """
     defaults = Experiment()
     for name in DEALT:
@@ -49,15 +49,15 @@ def check_dealing(experiment: Experiment, federation: Federation) -> None:
 
 
 def _is_theirs(name: str, value: Any, manifest: Mapping[str, Any]) -> bool:
-    """Whether a setting is what the manifest tells."""
+    """Whether the manifest has this value of a setting."""
     if name == "partition":
-        # Of rows dealt by hand it is a mere name, but not that of another.
+        # A name that is not registered describes a partition of the user's own.
         if value.name not in PARTITIONS:
             return True
         params = manifest.get("params", {})
         has_options = all(params.get(key) == given for key, given in value.args)
         return value.name == manifest[name] and has_options
-    # So is the data set of one's own rows.
+    # The same holds for data sets.
     if name == "dataset":
         return value.name not in DATASETS or value.name == manifest[name]
     return (str(value) if name == "noise" else value) == manifest[name]
@@ -85,7 +85,7 @@ def check_path(name: str, path: Any, expected: str = A_FOLDER) -> None:
 
 
 def list_experiments(values: Any) -> list[Experiment]:
-    """The experiments of a comparison, one at least."""
+    """The experiments of a comparison, at least one."""
     listed = _to_list("experiments", values, f"a list of them: [{AN_EXPERIMENT}]")
     for value in listed:
         require_a("one of the experiments", value, Experiment, AN_EXPERIMENT)
@@ -93,19 +93,19 @@ def list_experiments(values: Any) -> list[Experiment]:
 
 
 def list_seeds(values: Any) -> list[int]:
-    """The seeds of a comparison, one at least."""
+    """The seeds of a comparison, at least one."""
     listed = _to_list("seeds", values, "a list of them, such as [0, 1, 2]")
     for value in listed:
         require_a("one of the seeds", value, (int, np.integer), "a whole number")
     listed = [int(value) for value in listed]
-    # A seed that is there twice would count as two runs.
+    # A repeated seed would count as two runs.
     require("seeds", listed, len(set(listed)) == len(listed), "each seed once")
     return listed
 
 
 def _to_list(name: str, values: Any, expected: str) -> list[Any]:
-    """The values of anything that can be gone through, a generator included."""
-    # A text can be, too, letter by letter.
+    """The values of any iterable, such as a generator, as a list."""
+    # A text would be split into its letters.
     if not isinstance(values, Iterable) or isinstance(values, str):
         require_a(name, values, (), expected)
     listed = list(values)
@@ -115,7 +115,7 @@ def _to_list(name: str, values: Any, expected: str) -> list[Any]:
 
 
 def federation_by_seed(federation: Any) -> Callable[[int], Federation | None]:
-    """The federation of one's own as a function of the seed; it is made once a seed."""
+    """The user's federation as a function of the seed, called once for each seed."""
     if federation is None:
         return lambda seed: None
     if not callable(federation):
@@ -124,11 +124,11 @@ def federation_by_seed(federation: Any) -> Callable[[int], Federation | None]:
     expected = "a function of the seed that makes a Federation, or a Federation"
     require_call("federation", federation, ("seed",), expected)
 
-    # Kept: its rows may be many, and pools are known by identity.
+    # Kept in memory: it may be large, and pools of examples are known by identity.
     @functools.cache
     def make(seed: int) -> Federation:
-        of_seed: Any = federation(seed)
-        check_federation(of_seed)
-        return of_seed
+        made: Any = federation(seed)
+        check_federation(made)
+        return made
 
     return make

@@ -1,6 +1,6 @@
-"""Makes a run ready: its settings, data, compiled functions and folder.
+"""Prepares a run: its settings, data, compiled functions and folder.
 
-All that can be wrong with settings and data is found here, before anything trains.
+Mistakes in settings and data are found here, before anything trains.
 """
 
 from collections.abc import Callable
@@ -34,26 +34,26 @@ from pfljax.simulate.evaluation import list_splits
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
 
-# (round, evaluation, state) -> whether the run ends here.
+# (round, evaluation, state) -> whether the run stops here.
 Callback = Callable[[int, Evaluation, RunState], bool | None]
 ARGUMENTS = ("round", "metrics", "state")  # of a callback
 
 
 class Run(NamedTuple):
-    """What the run loop holds; all but the last three follows from the config."""
+    """The parts of a run that do not change from round to round."""
 
     experiment: Experiment
     sim: Simulation
     federation: Federation
     unseen: Federation | None
     path: Path
-    history: dict[str, list[np.ndarray]]  # of clients.npz, by evaluation
-    describe: Callable[[], Any]  # writes which client has which examples
+    history: dict[str, list[np.ndarray]]  # for clients.npz, by evaluation
+    describe: Callable[[], Any]  # writes partition.npz
     callback: Callback | None = None  # called after each evaluation
 
 
 def check_callback(callback: Any) -> None:
-    """Raises a ValueError unless it is None or takes the arguments of a callback."""
+    """Raises a ValueError unless it is None or a function of `ARGUMENTS`."""
     if callback is not None:
         expected = f"a function of {', '.join(ARGUMENTS)}"
         require_call("callback", callback, ARGUMENTS, expected)
@@ -62,7 +62,7 @@ def check_callback(callback: Any) -> None:
 def validate(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
-    """The experiment as it is run, with all settings checked and resolved."""
+    """The experiment with all settings checked and resolved."""
     if federation is not None:
         check_federation(federation)
     resolved = complete(experiment, federation, task)
@@ -76,10 +76,10 @@ def validate(
 def complete(
     experiment: Experiment, federation: Federation | None, task: Task | None
 ) -> Experiment:
-    """The experiment with the number of clients, model and precision that are given.
+    """The experiment with the clients, model and precision of the arguments.
 
     Raises:
-      ValueError: one of them is something else.
+      ValueError: an argument contradicts a setting, or has another type.
     """
     arguments.check_experiment(experiment)
     arguments.check_task(task)
@@ -88,7 +88,7 @@ def complete(
         experiment = experiment.replace(clients=federation.num_clients)
     if task is None:
         return experiment
-    # A default claims nothing: the run takes the precision of the task.
+    # The default is not checked: the run has the precision of the task.
     if experiment.precision != EXACT:
         arguments.check_precision(experiment.precision, task)
     experiment = experiment.replace(precision=task.precision)
@@ -104,15 +104,13 @@ def begin(
     path: Path,
     quiet: bool,
 ) -> Run:
-    """The run in `path`, ready to go; its folder has the settings.
-
-    Who has which examples is left to its `describe`.
+    """Prepares the run in `path`, and writes its settings there.
 
     Raises:
       ValueError: the data, the baseline or the width do not fit.
-      FolderError: the folder was begun on other data, or with another store.
+      FolderError: the folder was begun with other data, or with another store.
     """
-    # The number of devices is set before JAX starts; the data would start it.
+    # The number of devices must be set before JAX starts, as it does for the data.
     devices.prepare()
     devices.check(experiment.devices)
     training, unseen = build_federation(experiment, federation)
@@ -124,8 +122,8 @@ def begin(
         input_shape = training.train.examples.x.shape[1:]
         check_task(task, input_shape, training.num_classes)
     sim = width.choose(experiment, training, task, path)
-    malicious.malicious_share(sim.setting.channel, training)  # refuses two of them
-    # The folder is begun last: corrected settings may then use the same one.
+    malicious.malicious_share(sim.setting.channel, training)  # checks it
+    # The folder is begun last, so that corrected settings can use the same one.
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
@@ -145,7 +143,7 @@ def begin(
 def _describe(
     experiment: Experiment, input_shape: tuple[int, ...], path: Path
 ) -> dict[str, Any]:
-    """What partition.npz says beside the manifest: the model, and devices' files."""
+    """The model and the checksum of device files, for partition.npz."""
     model = str(resolve_model(experiment, input_shape))
     if experiment.models:
         model = ",".join(map(str, architectures.list_models(experiment)))
@@ -161,7 +159,7 @@ def check_method(
 ) -> None:
     """Refuses a method that does not fit the model, the clients or the mode.
 
-    Compiles and writes nothing. A run with these settings builds the same functions.
+    Nothing is compiled or written. A run with these settings uses the same functions.
     """
     experiment = validate(experiment, federation, task)
     devices.prepare()
@@ -174,7 +172,7 @@ def check_method(
 def check_data(
     experiment: Experiment, federation: Federation | None, path: Path
 ) -> None:
-    """Refuses a federation that is not the one of the finished run in `path`."""
+    """Refuses a federation other than that of the finished run in `path`."""
     if federation is not None:
         training, unseen = build_federation(experiment, federation)
         manifest = partition.manifest(training, unseen, given=True)
@@ -182,10 +180,10 @@ def check_data(
 
 
 def _check_patience(experiment: Experiment, federation: Federation) -> None:
-    """Refuses patience where no validation examples can tell what is better."""
+    """Refuses patience without validation examples, by which it is measured."""
     patience = experiment.patience
     if patience is not None and "validation" not in list_splits(federation):
         raise ValueError(
-            f"patience is {patience}, but no client has validation rows to stop by; "
-            "give --validation 0.1, or leave patience out"
+            f"patience is {patience}, but no client has validation examples; give "
+            "--validation 0.1, or leave patience out"
         )

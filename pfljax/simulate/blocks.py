@@ -1,7 +1,7 @@
-"""Values of many clients: one architecture after another, and block by block.
+"""Evaluates many clients by architecture, and in blocks.
 
-A block of clients bounds what an evaluation holds: of 100,000 clients with personal
-models a single call would not fit into the memory.
+A block limits the memory of an evaluation: the personal models of 100,000 clients would
+not fit into memory in one call.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from pfljax.engine import mesh
 from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.simulate.simulation import Architecture, Simulation
 
-Part = ClientData | OodExamples  # by client, but for the pool of `examples`
+Part = ClientData | OodExamples  # by client, except for the pool of `examples`
 Values = dict[str, np.ndarray]
-States = Callable[[np.ndarray], Any]  # ids -> their stacked states, padding behind
+States = Callable[[np.ndarray], Any]  # ids -> their stacked states, then padding
 
 
 def by_architecture(
@@ -28,7 +28,7 @@ def by_architecture(
     ids: np.ndarray,
     parts: tuple[Part, ...],
 ) -> Values:
-    """`in_blocks` of each architecture's evaluator; values in the clients' order."""
+    """`in_blocks` of each architecture's evaluator, in the order of the clients."""
     groups = sim.setting.groups
     if groups is None:
         evaluate = evaluator(sim.architectures[0])
@@ -37,12 +37,12 @@ def by_architecture(
     values: Values = {}
     for group, architecture in enumerate(sim.architectures):
         (which,) = np.nonzero(number == group)
-        if not len(which):  # none of few newcomers
+        if not len(which):  # few newcomers may leave a group empty
             continue
-        theirs = tuple(take(part, which) for part in parts)
+        group_parts = tuple(take(part, which) for part in parts)
         evaluate = evaluator(architecture)
-        of_group = in_blocks(evaluate, state, sim, states, ids[which], theirs)
-        for name, array in of_group.items():
+        in_group = in_blocks(evaluate, state, sim, states, ids[which], group_parts)
+        for name, array in in_group.items():
             if name not in values:
                 values[name] = np.empty((len(ids), *array.shape[1:]), array.dtype)
             values[name][which] = array
@@ -67,20 +67,20 @@ def in_blocks(
     parts: tuple[Part, ...],
 ) -> Values:
     """evaluate(state, clients, ids, *parts), in blocks if there are many clients."""
-    ids = ids.astype(np.int32)  # as JAX has them: it would compile the conversion
+    ids = ids.astype(np.int32)  # JAX would compile a conversion
     if len(ids) <= sim.block:
         return jax.device_get(evaluate(state, states(ids), ids, *parts))
     by_client: Values = {}
     grid = sim.setting.mesh
     devices = grid.size if grid and grid.pin_clients else 1
     for block in mesh.blocks(devices, len(ids), sim.block):
-        # Nobody is taken for the last one; of another device's rows it reads its own.
+        # An index past the end is padding, and reads the last client.
         existing = np.minimum(block, len(ids) - 1)
         block_parts = [take(part, existing) for part in parts]
         block_ids = ids[existing]
-        of_block = evaluate(state, states(block_ids), block_ids, *block_parts)
+        in_block = evaluate(state, states(block_ids), block_ids, *block_parts)
         real = block < len(ids)
-        for name, values in jax.device_get(of_block).items():
+        for name, values in jax.device_get(in_block).items():
             if name not in by_client:
                 by_client[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
             by_client[name][block[real]] = values[real]

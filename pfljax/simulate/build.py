@@ -19,7 +19,7 @@ from pfljax.simulate.federation import build_federation
 
 
 class Simulator(NamedTuple):
-    """Three functions without side effects; all that changes is the `RunState`."""
+    """Three functions without side effects; only the `RunState` changes."""
 
     init: Callable[[Key], RunState]
     round: Callable[[RunState, Federation], tuple[RunState, Metrics]]
@@ -40,21 +40,21 @@ def build(
             state, metrics = sim.round(state, data)
         print(sim.evaluate(state, data).personal.test.accuracy)
 
-    With the key of the seed, states and metrics are equal to the bit to those of `run`.
-    Nothing is written. `round` donates the state that it is given, so that its memory
-    is used again: keep a copy of a state that you read later. The state of round r also
-    decides who takes part in round r + 1. `data` may be another federation of the same
-    shapes.
+    With the key of the seed, states and metrics equal those of `run` to the bit.
+    Nothing is written. `round` donates its state, so that its memory is used again:
+    keep a copy of a state that you read later. The state after round r also decides
+    which clients take part in round r + 1. `data` may be another federation with the
+    same shapes.
 
     Args:
-      experiment: the settings; those of the folder, and of when to evaluate, save or
-        stop, are left to your loop.
-      federation: clients of your own, as `run` takes them.
-      task: a model of your own, as `run` takes it.
+      experiment: the settings. Your loop decides when to evaluate, save and stop, so
+        that the settings for these and for the folder have no effect.
+      federation: clients of your own, as in `run`.
+      task: a model of your own, as in `run`.
 
     Raises:
-      ValueError: a setting is out of range or unknown, or states of clients would lie
-        in a store.
+      ValueError: a setting is out of range or unknown, or the states of clients would
+        be kept in a store.
     """
     experiment = begin.validate(experiment, federation, task)
     if experiment.state_storage != "device":
@@ -72,7 +72,7 @@ def build(
 
     def init(key: Key) -> RunState:
         state = sim.init(key)
-        # Laid out as it will be after a round, or the rounds would compile twice.
+        # Laid out as after a round; otherwise the rounds would compile twice.
         return jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
 
     def one_round(state: RunState, data: Federation) -> tuple[RunState, Metrics]:

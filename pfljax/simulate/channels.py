@@ -1,4 +1,4 @@
-"""What happens to uploads in a run: its channel, fit to the method and its clients."""
+"""Makes the channel of a run from its settings, method and clients."""
 
 import math
 from typing import Any
@@ -14,10 +14,10 @@ from pfljax.simulate.shape import Shape
 
 
 def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
-    """The channel of the settings; None where uploads arrive as they are.
+    """The channel of the settings; None if uploads arrive unchanged.
 
     Raises:
-      ValueError: two channels cannot stand together, or nobody would be malicious.
+      ValueError: two channels exclude each other, or no client would be malicious.
     """
     through = channel.make([*experiment.channel, *experiment.aggregation])
     if through is not None:
@@ -32,9 +32,9 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
 
 
 def _check_noise(experiment: Experiment) -> None:
-    """Refuses noise at the server where the number of clients asked is drawn.
+    """Refuses noise at the server if the size of the cohort is random.
 
-    Its mean is over those asked, so that the number itself would tell of a client.
+    The server divides by the size, which would reveal whether a client takes part.
     """
     is_drawn = experiment.selection.name == "bernoulli"
     if is_drawn and privacy.find_mechanism(experiment.channel) is not None:
@@ -46,7 +46,7 @@ def _check_noise(experiment: Experiment) -> None:
 
 
 def _check_krum(options: dict[str, Any], cohort: int) -> None:
-    """Refuses a cohort in which Krum promises nothing."""
+    """Refuses a cohort that is too small for Krum's guarantee."""
     byzantine = options.get("byzantine", 1)
     needed = 2 * byzantine + 3
     if cohort < needed:
@@ -65,7 +65,7 @@ def _check_krum(options: dict[str, Any], cohort: int) -> None:
 
 
 def _check_trim(options: dict[str, Any], cohort: int) -> None:
-    """Refuses a share of which a cohort has nobody: that is the plain mean."""
+    """Refuses a share of less than one client, which would be the plain mean."""
     trim = options.get("trim", 0.1)
     if trim and not math.floor(trim * cohort):
         raise ValueError(
@@ -81,7 +81,7 @@ def with_memory(
     task: Task,
     shape: Shape,
 ) -> Algorithm:
-    """The method, whose clients have room for what the channel remembers of them."""
+    """The method, whose client states also hold the memory of the channel."""
     if through is None or through.memory is None:
         return algorithm
     exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
@@ -94,7 +94,7 @@ def with_shapes(
     task: Task,
     shape: Shape,
 ) -> Channel | None:
-    """The channel, whose state may be of the shapes that the method sends."""
+    """The channel, whose state may have the shapes of the method's uploads."""
     if through is None or not through.shaped:
         return through
     exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)

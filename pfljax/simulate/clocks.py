@@ -1,4 +1,4 @@
-"""Virtual time of a run, from its settings: devices, bytes, deadline and mode."""
+"""Makes the virtual clock and the mode of a run from its settings."""
 
 import zlib
 from pathlib import Path
@@ -37,7 +37,7 @@ def with_clock(
     task: Task,
     shape: Shape,
 ) -> Setting:
-    """The setting with the clock and the mode of the experiment, if it has any.
+    """The setting with the clock and the mode of the experiment, if there are any.
 
     Raises:
       ValueError: the profile does not fit the clients, or the mode the method.
@@ -46,7 +46,7 @@ def with_clock(
     mode = modes.make(experiment.mode, experiment.cohort)
     if profile is None:
         return setting
-    # Bytes are those of the setting as it is: no clock changes them.
+    # A clock does not change the bytes.
     down, up = client_traffic(setting, task, shape)
     timed = Clock(profile, down.astype(float), up.astype(float), experiment.deadline)
     if mode is not None:
@@ -59,7 +59,7 @@ def with_clock(
 def devices_crc(experiment: Experiment) -> int | None:
     """The checksum of the files of a profile and of a trace; None without any.
 
-    Settings know them by their names alone.
+    Settings only have the names of these files.
     """
     names = [experiment.selection.options.get("file")]
     if experiment.profile.name == "file":
@@ -70,45 +70,45 @@ def devices_crc(experiment: Experiment) -> int | None:
 
 
 def seconds_of_round(setting: Setting, sizes: Any) -> np.ndarray:
-    """Expected seconds of a whole turn of each client, f64[C], of these rows i[C]."""
+    """Expected seconds of each client's round, f64[C], for `sizes` i[C] of its data."""
     assert setting.clock is not None
-    # Also where a sweep traces a run: rows and devices are known there.
+    # In a sweep, which traces a run, sizes and devices are known as well.
     with jax.ensure_compile_time_eval():
         steps = np.asarray(budget(setting.local, jnp.asarray(sizes)))
     return np.asarray(clock.mean_seconds(setting.clock, steps), np.float64)
 
 
 def check_deadline(setting: Setting, sizes: Any) -> None:
-    """Refuses a deadline that no client can ever meet, of these training rows i[C]."""
+    """Refuses a deadline that no client can meet, for `sizes` i[C] of their data."""
     timed = setting.clock
     if timed is None or timed.deadline is None:
         return
     least = np.asarray(budget(setting.local, jnp.asarray(sizes)))
     what = "its work"
     if setting.selection.work is not full_work:
-        # Stragglers, say, may do one step alone.
+        # Stragglers may do a single step.
         least = np.minimum(least, 1)
         what = "a single step"
     fastest = clock.fastest(timed, least)
     if fastest > timed.deadline:
         raise ValueError(
             f"deadline is {timed.deadline:g}, but the fastest client takes "
-            f"{fastest:.3g} virtual seconds for {what}: nobody would ever report; "
-            "choose a longer one"
+            f"{fastest:.3g} virtual seconds for {what}: no client would report; "
+            "choose a longer deadline"
         )
 
 
 def _check_mode(
     experiment: Experiment, setting: Setting, task: Task, shape: Shape
 ) -> None:
-    """Refuses methods and selections that asynchronous rounds cannot have."""
+    """Refuses methods, selections and channels that need synchronous rounds."""
     mode = str(experiment.mode)
     chosen = experiment.selection.name
     if setting.selection.replacement or selection.learns(setting.selection):
         raise ValueError(
-            f"mode {mode!r} draws clients before anything trains, each of them once "
-            f"at a time, but selection {chosen!r} draws with replacement, or goes by "
-            "rounds and what they brought; choose selection 'uniform'"
+            f"mode {mode!r} draws clients before anything trains, and each client only "
+            f"once at a time, but selection {chosen!r} draws with replacement, or "
+            "depends on the results of rounds; choose selection 'uniform'"
         )
     cohort = experiment.cohort
     if setting.selection.cohort != cohort:
@@ -123,9 +123,9 @@ def _check_mode(
     ):
         names = ", ".join(map(str, (*experiment.channel, *experiment.aggregation)))
         raise ValueError(
-            f"mode {mode!r} merges uploads as they come, but one of {names} looks at "
-            "those of a round together, or loses some; leave it out, or choose "
-            "channels that act at the client alone, such as clip, gaussian or qsgd"
+            f"mode {mode!r} merges uploads as they arrive, but one of {names} needs "
+            "all uploads of a round together, or loses some; leave it out, or choose "
+            "channels that act at the client, such as clip, gaussian or qsgd"
         )
     reason = misfit(setting.algorithm, task, shape)
     if reason:
@@ -137,7 +137,7 @@ def _check_mode(
 
 
 def misfit(algorithm: Algorithm, task: Task, shape: Shape) -> str:
-    """Why uploads of the method cannot be merged one by one; "" if they can."""
+    """The reason why uploads cannot be merged one by one; "" if they can be."""
     if algorithm.then is not None:
         return "exchanges several times in a round"
     if algorithm.architecture is not None:
@@ -163,7 +163,7 @@ def pending_shapes(
     task: Task,
     shape: Shape,
 ) -> Pending:
-    """What one client makes in a round, as shapes."""
+    """The results of one client's round, as shapes."""
     algorithm = setting.algorithm
 
     def make_pending(key: Any, data: Any) -> Pending:

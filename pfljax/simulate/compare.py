@@ -13,7 +13,7 @@ from pfljax.simulate import arguments, begin
 from pfljax.simulate.run import run
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is evaluated
-# The baselines report no gamma.
+# The baselines do not report gamma, which rho needs.
 NO_RHO: dict[str, Any] = {"smoothness": None, "concavity": 0.0}
 
 
@@ -24,11 +24,11 @@ def grid(
     local: bool = True,
     finetuned: bool = True,
 ) -> list[Experiment]:
-    """Every experiment under every seed, each with its folder out/LABEL/sSEED.
+    """Every experiment with every seed, each with its own folder out/LABEL/sSEED.
 
-    Local training is added as the baseline of all, unless `local` is False, and
-    fine-tuned FedAvg unless `finetuned` is. The runs are in their order: all seeds of a
-    method, then those of the next one.
+    Local training is added as the baseline of all unless `local` is False, and
+    fine-tuned FedAvg unless `finetuned` is False. All seeds of a method come first,
+    then those of the next method.
     """
     experiments = arguments.list_experiments(experiments)
     if finetuned:
@@ -39,20 +39,20 @@ def grid(
         if not baselines:
             like = experiments[0]
             alone = like.replace(algorithm="local", label="local", **NO_RHO)
-            # There is no server's model at which gradients could differ.
+            # Dissimilarity is measured at the server's model, which it has not.
             baselines = [alone.replace(dissimilarity=False)]
-        # First, because the others are compared with its finished run.
+        # It comes first, because the others are compared with its finished run.
         experiments = [*baselines, *others]
     labels, names = _labels(experiments)
     seeds = arguments.list_seeds(seeds)
 
     def run_folder(name: str, seed: int) -> str:
-        # Not by a "/" between: without `out` it would be the file system's root.
+        # Joining with "/" would give the root of the file system if `out` is empty.
         return str(Path(out) / name / f"s{seed}")
 
     runs = []
-    # Method by method: its seeds share compiled programs, and only the programs of the
-    # last few methods are kept.
+    # The seeds of a method share compiled programs, and only the programs of the last
+    # few methods are kept.
     for e, label, name in zip(experiments, labels, names, strict=True):
         for seed in seeds:
             baseline = e.baseline
@@ -68,7 +68,7 @@ def grid(
 
 
 def _tuned_fedavg(experiments: list[Experiment]) -> list[Experiment]:
-    """Fine-tuned FedAvg; nothing if it is among the experiments, or cannot run."""
+    """Fine-tuned FedAvg; [] if it is among the experiments, or cannot run."""
     for experiment in experiments:
         # Clients of several architectures have no parameters to average.
         if experiment.models:
@@ -81,10 +81,10 @@ def _tuned_fedavg(experiments: list[Experiment]) -> list[Experiment]:
 
 
 def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
-    """The label of each experiment, and the name of its folder.
+    """The labels of the experiments, and the names of their folders.
 
     Raises:
-      ValueError: two have one label, or a label names no folder.
+      ValueError: two have the same label, or a label is not the name of a folder.
     """
     labels = [str(checks.resolve(e).label) for e in experiments]
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
@@ -92,12 +92,12 @@ def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
         # "." and ".." name other folders.
         if not name.strip("."):
             raise ValueError(
-                f"label is {label!r}, which names no folder of its own; expected "
+                f"label is {label!r}, which cannot be the name of a folder; expected "
                 "letters or digits in it"
             )
     if len(set(names)) < len(names):
         raise ValueError(
-            f"two experiments have one label: {labels}; set Experiment.label"
+            f"two experiments have the same label: {labels}; set Experiment.label"
         )
     return labels, names
 
@@ -115,20 +115,20 @@ def compare(
     with_tables: bool = False,
     verbose: bool = False,
 ) -> str:
-    """Runs the grid, or what is left of it; writes comparison.html and comparison.csv.
+    """Runs all experiments with all seeds; writes comparison.html and comparison.csv.
 
-    One run follows another in this process and shares its compiled programs. Runs have
-    no pages of their own; `pfljax report RUN` writes one.
+    Finished runs are not repeated. Runs follow one another in this process and share
+    compiled programs. They have no pages of their own; `pfljax report RUN` writes one.
 
-    Returns one screen of text: a row for each method, which mean is highest, and
-    whether another seed would say the same.
+    Returns one screen of text: a row for each method, the method with the highest mean,
+    and whether another seed would confirm it.
 
     Args:
-      experiments: the methods; they may share all settings but `algorithm`.
-      seeds: of the runs.
-      out: the folder of folders.
+      experiments: the methods; all settings but `algorithm` may be the same.
+      seeds: the seeds of each method.
+      out: the folder that holds the folders of the runs.
       federation: clients of your own for all methods, or a function of the seed.
-      task: a model of your own for all methods, as `run` takes it.
+      task: a model of your own for all methods, as in `run`.
       local: add local training as the baseline.
       finetuned: add FedAvg, fine-tuned by 20 local steps on each client, unless clients
         have several architectures.
@@ -146,10 +146,10 @@ def compare(
         raise folder.FolderError(f"{out} is the folder of a run; choose another out")
     seeds = arguments.list_seeds(seeds)
     runs = grid(experiments, seeds, out, local, finetuned)
-    # One for each seed: all methods have the same clients.
+    # All methods have the same clients.
     make = arguments.federation_by_seed(federation)
     federations = {seed: make(seed) for seed in seeds}
-    # Before anything trains: the last method's misfit would show hours later.
+    # Checked before anything trains: the last method may run hours later.
     for experiment in runs[:: len(seeds)]:
         begin.check_method(experiment, federations[experiment.seed], task)
     for experiment in runs:

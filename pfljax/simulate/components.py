@@ -1,4 +1,4 @@
-"""The parts of a run, from its settings: task, local training, cohorts, setting."""
+"""Makes the parts of a run from its settings: task, local training, setting."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,23 +24,22 @@ from pfljax.simulate import (
 from pfljax.simulate.shape import Shape
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
-# fastest for every model (experiments/speed/REPORT.md); others have not been measured:
-# docs/speed.md has the reasons.
+# fastest for every model (experiments/speed/REPORT.md); docs/speed.md has the reasons.
 WIDTHS = {"cpu": 1}
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
-    """The model of the experiment on inputs of this shape, the first of several.
+    """The model of the experiment for this shape, the first one of several.
 
-    The very same for all methods: programs that depend on the task alone are shared.
+    All methods have the same object, so that programs of the task alone are shared.
     """
     return make_tasks(experiment, shape)[0]
 
 
 def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
-    """The models of the experiment, one an architecture."""
+    """The models of the experiment, one for each architecture."""
 
-    of_rows = (
+    of_data = (
         shape.num_classes,
         shape.input_shape,
         shape.shift,
@@ -50,7 +49,7 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
 
     def make(choice: Component, proxy: Component | None) -> Task:
         try:
-            return _task(choice, proxy, *of_rows)
+            return _task(choice, proxy, *of_data)
         except ValueError as error:
             if not experiment.models:
                 raise
@@ -63,12 +62,12 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
     tasks = [make(choice, proxy) for choice in choices]
     if len(tasks) == 1:
         return tasks
-    return list(_together(tuple(map(Same, tasks))))
+    return list(_linked_tasks(tuple(map(Same, tasks))))
 
 
 @memoize
-def _together(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
-    """The tasks, each of which knows all."""
+def _linked_tasks(tasks: tuple[Same, ...]) -> tuple[Task, ...]:
+    """The linked tasks, the same objects for the same arguments."""
     return architectures.link_tasks(tuple(task.value for task in tasks))
 
 
@@ -82,7 +81,7 @@ def _task(
     scale: Any,
     precision: str,
 ) -> Task:
-    of_rows = num_classes, input_shape, shift, scale, precision
+    of_data = num_classes, input_shape, shift, scale, precision
     task = models.task(
         models.model(choice.name, num_classes, **choice.options),
         input_shape,
@@ -92,11 +91,11 @@ def _task(
     )
     if proxy is None:
         return task
-    return task._replace(proxy=_task(proxy, None, *of_rows))
+    return task._replace(proxy=_task(proxy, None, *of_data))
 
 
 def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Module:
-    """The layers of the model, or of that of the architecture of this number."""
+    """The Flax module of the model, or of the architecture of this number."""
     several = architectures.distinct_models(experiment)
     default = [resolve_model(experiment, shape.input_shape)]
     choice = (several or default)[number]
@@ -104,29 +103,29 @@ def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Mo
 
 
 def resolve_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
-    """The model of the settings, or what "auto" is for rows of this shape."""
+    """The model of the settings, or the one that "auto" selects for this shape."""
     choice = experiment.model
     return Component(default_model(input_shape)) if choice.name == "auto" else choice
 
 
 def default_model(input_shape: tuple[int, ...]) -> str:
-    """A model for rows of this shape: vectors, grey or coloured images.
+    """The default model for vectors, grey images or coloured images.
 
-    Each has a body and a head, so that every method can be run on it.
+    Each has a body and a head, so that every method supports it.
     """
     grey = len(input_shape) <= 2 or input_shape[-1] == 1
     return "mlp" if grey else "gn_cnn"
 
 
 def resolve_width(experiment: Experiment) -> int | None:
-    """The width asked for, or that of the platform."""
+    """The width in the settings, or that of the platform."""
     if isinstance(experiment.width, int):
         return experiment.width
     return WIDTHS.get(jax.default_backend())
 
 
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
-    """Method, local training, selection and width; numbers may be traced (sweep)."""
+    """The setting of a run; its numbers may be traced, as in a sweep."""
     local = make_local(experiment)
     name = experiment.algorithm.name
     factory = algorithms.method(name)
@@ -169,16 +168,16 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
 
 
 def make_mesh(experiment: Experiment) -> mesh.Grid | None:
-    """The devices that share the cohort; None for one."""
+    """The devices that share the cohort; None for one device."""
     count = experiment.devices
-    # A mesh of one device would compile another program, for nothing.
+    # A mesh of one device would compile another program without need.
     if count is None or count == 1:
         return None
     return mesh.make(count, experiment.pin_clients)
 
 
 def make_local(experiment: Experiment) -> Local:
-    """How clients train in this experiment; its learning rate may change by round."""
+    """The local training of the experiment; its rate may change by round."""
     schedule = schedules.make(experiment.schedule)
     by_step = None
     if schedule is not None and schedule.by == "step":
@@ -202,19 +201,19 @@ def _learning_rate(training: Experiment, schedule: schedules.Schedule | None) ->
     def decay_rate(round_: Any) -> Any:
         return rate * decay ** (round_ + 1)
 
-    of_round = None if _is(decay, 1) else decay_rate
+    decayed = None if _is(decay, 1) else decay_rate
     if schedule is None:
-        return of_round or rate
+        return decayed or rate
     factor = schedule.factor
 
     def schedule_rate(round_: Any) -> Any:
-        return factor(round_) * (of_round(round_) if of_round else rate)
+        return factor(round_) * (decayed(round_) if decayed else rate)
 
     return schedule_rate
 
 
 def _is(value: Any, number: float) -> bool:
-    """Whether it is this number for certain; a traced one may be any."""
+    """Whether it equals the number for certain; a traced value may be any."""
     return not isinstance(value, jax.Array) and value == number
 
 
@@ -227,9 +226,9 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
 
 
 def _make_sgd(training: Experiment) -> Callable[[Any], Any]:
-    """SGD without the parts that are off for certain: they would cost state and time.
+    """SGD without the parts that are off, which would cost state and time.
 
-    A traced number keeps its part, even where it is 0 in some points of a sweep.
+    A part with a traced number stays, even if it is 0 in some points of a sweep.
     """
     momentum = None if _is(training.momentum, 0) else training.momentum
     weight_decay = None if _is(training.weight_decay, 0) else training.weight_decay

@@ -1,4 +1,4 @@
-"""One evaluation of a state: every model, split and group of clients."""
+"""Evaluates a state: all models, splits and groups of clients."""
 
 from functools import partial
 from typing import Any
@@ -21,13 +21,13 @@ from pfljax.simulate.blocks import States, Values, by_architecture
 from pfljax.simulate.simulation import Simulation, client_architecture
 
 SPLITS = ("test", "validation")
-QUANTITY = "client/"  # of the names of quantities among the arrays of a run
+QUANTITY = "client/"  # prefix of quantities among the arrays of a run
 
 Record = dict[str, Any]
 
 
 def is_due(experiment: Experiment, round_: int) -> bool:
-    """Whether clients are evaluated after this round: every so many, and the last."""
+    """Whether clients are evaluated after this round."""
     last = experiment.rounds
     return round_ % experiment.eval_every == 0 or round_ == last
 
@@ -39,14 +39,14 @@ def evaluate(
     state: RunState,
     states: States,
 ) -> tuple[list[Record], Values]:
-    """(records, metrics of each client by "model/split/metric") after this round."""
+    """Returns (records, metrics of each client by "model/split/metric")."""
     ids = np.arange(federation.num_clients)
     last_cohort = np.unique(np.asarray(state.cohort))
     never = np.asarray(state.participations) == 0
     is_malicious = malicious.which(sim.setting.channel, federation, state.key)
     groups = {
         "all": ids,
-        "participants": last_cohort[last_cohort < len(ids)],  # not an empty place
+        "participants": last_cohort[last_cohort < len(ids)],  # without empty places
         "never chosen": ids[never],
         **malicious.groups(is_malicious),
     }
@@ -59,8 +59,8 @@ def evaluate(
     if unseen is None:
         return lines, values
     unseen_ids = np.arange(unseen.num_clients)
-    # Also after training: whoever joins would train first. Numbers past the end have
-    # keys of nobody who trains, and a newcomer's model.
+    # Newcomers are also evaluated after training. Their numbers are past the end, so
+    # that they share no key with a client that trains.
     numbers = federation.num_clients + unseen_ids
     newcomers = partial(newcomer_states, sim, state)
     of_unseen = _by_client(sim, sim.views, state, unseen, newcomers, numbers)
@@ -69,7 +69,7 @@ def evaluate(
 
 
 def newcomer_states(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
-    """States of clients of one architecture that never took part, stacked."""
+    """Stacked states of clients of one architecture that never took part."""
     architecture = client_architecture(sim, ids[0])
     params = architecture.task.init(derive(state.key, "params"))
     algorithm = architecture.setting.algorithm
@@ -83,7 +83,7 @@ def newcomer_states(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
 def evaluate_mixture(
     sim: Simulation, federation: Federation, state: RunState, states: States
 ) -> tuple[dict[str, Any], Values]:
-    """(figures over clients along the path of endpoints, arrays [C, 11] and [C])."""
+    """Returns (figures over clients along the path of endpoints, their arrays)."""
     ids = np.arange(federation.num_clients)
     arrays = _by_client(sim, [MIXTURE], state, federation, states, ids)
     weight = np.asarray(federation.test.size)
@@ -132,7 +132,7 @@ def _records(
 def _quantities(
     sim: Simulation, state: RunState, states: States, ids: np.ndarray
 ) -> Values:
-    """What the method reports of each client by name; nothing for most methods."""
+    """The method's quantities of each client by name; {} for most methods."""
     if sim.setting.algorithm.quantities is None:
         return {}
 
@@ -143,8 +143,8 @@ def _quantities(
 
 
 def list_splits(federation: Federation) -> list[str]:
-    """The splits, of test and validation, in which somebody has examples."""
-    # On the host: jnp.any would be a program of its own.
+    """The splits among test and validation in which a client has examples."""
+    # On the host: jnp.any would compile a program.
     sizes = {name: np.asarray(getattr(federation, name).size) for name in SPLITS}
     return [name for name in SPLITS if sizes[name].any()]
 
@@ -152,13 +152,13 @@ def list_splits(federation: Federation) -> list[str]:
 def _by_span(
     sim: Simulation, state: RunState, data: ClientData, ood: list[OodExamples]
 ) -> Values:
-    """Metrics [C] of the server's model; clients with equal examples share them."""
+    """Metrics [C] of the server's model; clients with equal examples are done once."""
     different, whose = placement.distinct(sim.setting.mesh, data)
     held = [uncertainty.by_span(one, whose, len(different.size)) for one in ood]
     by_span = sim.architectures[0].evaluate[SERVER](state.server, different, *held)
     values = {name: np.asarray(values)[whose] for name, values in by_span.items()}
     if ood:
-        # Clients of one span may hold different classes.
+        # Clients with equal examples may hold different classes.
         position = uncertainty.count_before(whose)[:, None]
         detected = np.take_along_axis(values[metrics.DETECTION], position, 1)
         values[metrics.DETECTION] = detected[:, 0]
@@ -166,16 +166,16 @@ def _by_span(
 
 
 def on_validation(arrays: Values, metric: str = "accuracy") -> np.ndarray | None:
-    """Mean of a metric on validation examples by evaluation, [T]; None without any.
+    """The mean of a metric on validation examples, [T]; None without examples.
 
-    It is infinite where a client that has such examples has no number, as it diverged.
+    It is infinite if a client diverged.
     """
     if "personal/validation/accuracy" not in arrays:
         return None
-    # A client without validation examples has NaN, and no say in the choice.
+    # A client without validation examples has NaN, and is left out.
     has_examples = ~np.isnan(arrays["personal/validation/accuracy"])
     by_client = arrays[f"personal/validation/{metric}"]
     by_client = np.where(has_examples & np.isnan(by_client), np.inf, by_client)
-    if "malicious" in arrays:  # they have no say either
+    if "malicious" in arrays:  # left out as well
         by_client = by_client[:, ~arrays["malicious"]]
     return np.nanmean(by_client, axis=1)

@@ -1,4 +1,4 @@
-"""What predicts by the arrays that `export` wrote, which have lost their records."""
+"""Predicts with the arrays that `export` wrote, which are named but not structured."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,20 +15,20 @@ Predict = Callable[[Any, Batch], Array]
 
 
 class Form(NamedTuple):
-    """One of the models that a run may have exported."""
+    """The shapes of a model that a run may export, and the function that predicts."""
 
     shapes: Any
     predict: Predict
 
 
 def make_predict(algorithm: Algorithm, task: Task, shape: Shape) -> Predict:
-    """The `predict` of what was exported of a client with this model, or of the server.
+    """A `predict` for exported arrays, of a client with this model or of the server.
 
-    A method may judge by a record of more than a model, as FedProto does, and its
-    server may have another model than the clients.
+    The personal model of a method may be more than a network, as that of FedProto, and
+    its server may have another network than its clients.
 
     Raises:
-      ValueError: when it is called, if the arrays are of none of these.
+      ValueError: in `predict`, if the arrays are not those of such a model.
     """
     forms = _forms(algorithm, task, shape)
 
@@ -48,7 +48,7 @@ def make_predict(algorithm: Algorithm, task: Task, shape: Shape) -> Predict:
 
 
 def _explain_misfit(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """What is wrong with arrays that are of no model of the run."""
+    """Describes the first difference between arrays and the model of the run."""
     names = {**expected, **found}
     name = next(name for name in names if found.get(name) != expected.get(name))
     return (
@@ -63,7 +63,7 @@ def _shapes(arrays: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[Form]:
-    """What judges a client comes first: its own `predict` is the method's."""
+    """The models that a run may export; the personal one comes first."""
 
     def model(key: Any, data: Any) -> Any:
         server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
@@ -73,8 +73,8 @@ def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[Form]:
         return algorithm.server_model(server)
 
     key: Any = jax.eval_shape(jax.random.key, 0)
-    of_client = jax.eval_shape(model, key, shapes_of_client(shape.input_shape))
-    forms = [Form(of_client, algorithm.predict)]
+    personal = jax.eval_shape(model, key, shapes_of_client(shape.input_shape))
+    forms = [Form(personal, algorithm.predict)]
     for other in (task_of_server(algorithm, task), task, task.proxy):
         if other is not None:
             forms.append(Form(shapes_of_model(other), other.predict))

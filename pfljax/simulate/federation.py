@@ -1,4 +1,4 @@
-"""The clients of an experiment."""
+"""Builds the clients of an experiment."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import malicious
 
-# The settings that decide who holds which rows.
-ROWS = (
+# The settings that decide which client holds which examples.
+DATA_SETTINGS = (
     "dataset", "partition", "clients", "test", "validation", "stratified", "examples",
     "test_from", "noise", "unseen", "public", "seed",
 )  # fmt: skip
@@ -18,16 +18,17 @@ ROWS = (
 def build_federation(
     experiment: Experiment, given: Federation | None = None
 ) -> tuple[Federation, Federation | None]:
-    """(clients that train, clients held out or None) of an experiment, or of `given`.
+    """The clients that train, and those that are held out or None.
 
-    Raises a ValueError where too few clients train, or none has test rows.
+    Raises:
+      ValueError: too few clients train, or none has test examples.
     """
     everybody = _everybody(experiment) if given is None else given
     training, unseen = _hold_out(experiment, everybody)
     if not np.asarray(training.test.size).any():
         raise ValueError(
-            f"no client has test rows (test is {experiment.test}); "
-            "choose a larger share or fewer clients"
+            f"no client has test examples (test is {experiment.test}); choose a "
+            "larger share or fewer clients"
         )
     return training, unseen
 
@@ -49,30 +50,31 @@ def _everybody(experiment: Experiment) -> Federation:
         noise=str(experiment.noise),
         public=experiment.public,
     )
-    _say_who_is_left_out(everybody)
+    _report_left_out(everybody)
     return everybody
 
 
 def _check_poison(experiment: Experiment, everybody: Federation) -> None:
-    """Refuses poisoned labels of other clients than those that the run says."""
+    """Refuses poisoned labels if the run would count other clients as malicious."""
     poisoned = malicious.poisoned_share(everybody)
     if not poisoned:
         return
     if experiment.unseen:
         raise ValueError(
-            "noise is 'poison' and unseen is set: clients held out would change the "
-            "numbers by which the malicious ones were drawn; give one of the two"
+            "noise is 'poison' and unseen is set: holding clients out would change the "
+            "numbers of the malicious ones; set one of the two"
         )
     seed = everybody.manifest["seed"]
     if seed != experiment.seed:
         raise ValueError(
-            f"labels were poisoned by the seed {seed}, but seed is {experiment.seed}: "
-            "other clients would count as malicious; deal the clients with that seed"
+            f"labels were poisoned with the seed {seed}, but seed is "
+            f"{experiment.seed}: other clients would count as malicious; make the "
+            "federation with that seed"
         )
 
 
-def _say_who_is_left_out(everybody: Federation) -> None:
-    """A line on natural clients that have test rows only."""
+def _report_left_out(everybody: Federation) -> None:
+    """Reports natural clients that have only test examples."""
     left_out = everybody.manifest.get("left_out")
     if left_out:
         say(

@@ -1,4 +1,4 @@
-"""The state before the first round: how it is compiled, and its shapes."""
+"""Compiles the function that makes the state before the first round."""
 
 from functools import partial
 from typing import Any
@@ -24,14 +24,14 @@ from pfljax.runtime.programs import quickly_compiled
 def make_init(
     setting: Setting, task: Task, num_clients: int, stored: bool = False
 ) -> Any:
-    """A compiled function key -> the first state, where the mesh wants it.
+    """A compiled function of a key that makes the first state on the mesh.
 
-    If `stored`, without the clients: they are made as they are met.
+    If `stored`, the state has no clients: a store makes them when they are first drawn.
     """
     grid = setting.mesh
     where = mesh.shardings(grid, shapes_of_state(setting, task, num_clients))
-    # Compiled in parts: within one program XLA fuses across them, and the bits of the
-    # server would depend on whether the clients are made with it or met later.
+    # Compiled in parts: in one program XLA fuses them, and the bits of the server would
+    # depend on whether clients are made with it or later.
     stacks = init_stacks(setting, task, num_clients)
     first_params = make_params(setting, task)
     make_server = quickly_compiled(
@@ -60,6 +60,6 @@ def make_init(
 
 
 def shapes_of_state(setting: Setting, task: Task, num_clients: int) -> RunState:
-    """The state as shapes, with the rows that fill the blocks of several devices."""
+    """The shapes of the state, including the padding for several devices."""
     first = partial(engine.init, setting, task, num_clients)
     return jax.eval_shape(first, jax.eval_shape(jax.random.key, 0))

@@ -1,4 +1,4 @@
-"""The rounds of a run: some of them, then evaluate, log and save, until all are done.
+"""Trains the rounds of a run, and evaluates, logs and saves in between.
 
 The host logs and saves a small state while the devices train the next rounds.
 """
@@ -26,19 +26,19 @@ from pfljax.simulate.population import open_population
 from pfljax.simulate.results import Progress, Rounds
 from pfljax.simulate.resume import read_log, restore
 
-CALL_SECONDS = 10.0  # aim of one call of the compiled rounds
-SAVE_SECONDS = 60.0  # a checkpoint at least this often, if a round is not longer
-COPIED_BYTES = 2**26  # of a state: the most that is saved while the next rounds train
+CALL_SECONDS = 10.0  # intended length of one call of the compiled rounds
+SAVE_SECONDS = 60.0  # longest time between checkpoints, if a round is not longer
+COPIED_BYTES = 2**26  # of the largest state that is saved while the next rounds train
 
 
 def run_rounds(run: Run, quiet: bool) -> None:
-    """Runs all rounds that are left, then writes the summary."""
+    """Runs the remaining rounds, and writes the summary."""
     experiment = run.experiment
     total = experiment.rounds
     with ExitStack() as stack:
         progress, meta = restore(run)
         if progress.done and not quiet:
-            say(f"pfljax: going on from round {progress.done} of {total}")
+            say(f"pfljax: resuming from round {progress.done} of {total}")
         population = open_population(
             run.sim, experiment, run.path, meta, public=run.federation.public
         )
@@ -47,7 +47,7 @@ def run_rounds(run: Run, quiet: bool) -> None:
             config.digest(experiment),
             experiment.keep_checkpoints,
         )
-        save = partial(population_save, population, stack.enter_context(writer))
+        save = partial(save_population, population, stack.enter_context(writer))
         cohort = experiment.cohort
         name = f"{experiment.label}, seed {experiment.seed}"
         bar = progress_bar(total, progress.done, cohort, quiet, name)
@@ -55,7 +55,7 @@ def run_rounds(run: Run, quiet: bool) -> None:
         sink = _open_sink(run, progress.done, stack, quiet)
         write = partial(write_rounds, run, save, sink)
         progress = _train(run, population, progress, write, show)
-        # While the last checkpoints are still being written.
+        # The last checkpoints are still being written.
         arrays, mixture = results.write_clients(run, population, progress.state)
         population.commit()
     lines, _ = read_log(run, progress.done, progress.log)
@@ -71,7 +71,7 @@ def _train(
 ) -> Progress:
     """The progress after the last round."""
     overlaps = _can_overlap(run, progress.state)
-    pending: Callable[[], Any] = run.describe  # is called while the next rounds train
+    pending: Callable[[], Any] = run.describe  # called while the next rounds train
     if not overlaps or not _rounds_left(run, progress):
         pending()
         pending = _nothing
@@ -80,7 +80,7 @@ def _train(
         pending = _nothing
         progress, rounds = _evaluate(run, population, progress, state, metrics, seconds)
         if overlaps and _rounds_left(run, progress):
-            # The next rounds take the state itself.
+            # The next rounds donate the state itself.
             copy = progress._replace(state=jax.tree.map(_copy, progress.state))
             pending = partial(write, rounds, copy)
             if _is_due(run, progress):
@@ -104,13 +104,13 @@ def _rounds_left(run: Run, progress: Progress) -> int:
 def _call_rounds(
     run: Run, population: Population, progress: Progress, pending: Callable[[], Any]
 ) -> tuple[RunState, Metrics, float]:
-    """(state after one call of the compiled rounds, metrics by round, seconds).
+    """Returns (state, metrics by round, seconds) of one call of the compiled rounds.
 
     `pending` is called while they train.
     """
     started = time.monotonic()
     longest = run.sim.longest
-    # Clients that were read ahead are those of so many rounds.
+    # If clients were read ahead, the call has the rounds that they were read for.
     count = population.rounds_ahead() or rounds_of_call(
         run.experiment, longest, progress.done, progress.pace
     )
@@ -118,35 +118,35 @@ def _call_rounds(
     ahead = 0
     if not _may_stop(run, done):
         ahead = rounds_of_call(run.experiment, longest, done, progress.pace)
-    # The old state is donated: from here on nobody may read `progress.state`.
+    # The old state is donated: `progress.state` must not be read from here on.
     train = run.federation.train
     try:
         state, metrics = population.rounds(progress.state, train, count, ahead)
-    finally:  # whatever the rounds raise, those before them are kept
+    finally:  # the rounds before are kept, even if these raise an error
         pending()
-    # Waits: the clock must see the rounds done.
+    # Waits for the rounds, whose time is measured.
     metrics = jax.device_get(metrics)
-    # By the clock of process 0. The pace decides how many rounds the next call has;
-    # processes that disagree on that wait for each other forever.
+    # By the clock of process 0: the pace decides how many rounds the next call has, on
+    # which all processes must agree.
     seconds = ask(float, time.monotonic() - started)
     return state, {name: metric[:count] for name, metric in metrics.items()}, seconds
 
 
 def _may_stop(run: Run, round_: int) -> bool:
-    """Whether the run may end after this round: then nobody is read ahead."""
+    """Whether the run may stop after this round; then no clients are read ahead."""
     is_watched = run.callback is not None or run.experiment.patience
     return bool(is_watched) and evaluation.is_due(run.experiment, round_)
 
 
 def rounds_of_call(experiment: Experiment, longest: int, done: int, pace: float) -> int:
-    """Rounds of the next call: to the next evaluation, but not much over 10 seconds.
+    """The number of rounds until the next evaluation, but of at most about 10 seconds.
 
-    0 after the last.
+    It is 0 after the last round.
     """
     every = experiment.eval_every
     to_evaluation = every - done % every
     rest = experiment.rounds - done
-    # The first call is one round: nobody knows yet how long it takes.
+    # The first call is one round, whose time is not known yet.
     in_time = int(CALL_SECONDS / pace) if pace else 1
     return min(to_evaluation, rest, longest, max(1, in_time))
 
@@ -159,7 +159,7 @@ def _evaluate(
     metrics: Metrics,
     seconds: float,
 ) -> tuple[Progress, Rounds]:
-    """The progress after these rounds, evaluated where that is due, and their log."""
+    """The progress after these rounds, evaluated if that is due, and their log."""
     lines = results.log_lines(run, metrics, before)
     done = lines[-1]["round"]
     stopped = None
@@ -192,7 +192,7 @@ def write_rounds(
     rounds: Rounds,
     progress: Progress,
 ) -> Progress:
-    """Logs these rounds, and saves the state where that is due."""
+    """Logs these rounds, and saves the state if that is due."""
     results.append(run, rounds)
     if run.experiment.log:
         everywhere(sink.write, [sinks.make_row(line) for line in rounds.lines])
@@ -202,38 +202,38 @@ def write_rounds(
 def save_if_due(
     run: Run, save: Callable[[Progress], None], progress: Progress
 ) -> Progress:
-    """Saves a checkpoint of the state where one is due."""
+    """Saves a checkpoint of the state if one is due."""
     if not _is_due(run, progress):
         return progress
     save(progress)
     return progress._replace(unsaved=0.0)
 
 
-def population_save(
+def save_population(
     population: Population, save: checkpoint.Save, progress: Progress
 ) -> None:
-    """Saves the states of the clients, and the checkpoint that goes with them."""
+    """Saves the states of the clients, and the checkpoint that belongs to them."""
     write = partial(save, progress.done, progress.state, progress.log, progress.seconds)
     population.save(progress.done, write)
 
 
 def _is_due(run: Run, progress: Progress) -> bool:
-    """Whether a checkpoint is: after every evaluation, and at least once a minute."""
+    """Whether a checkpoint is due: after an evaluation, and at least every minute."""
     evaluated = evaluation.is_due(run.experiment, progress.done)
     return evaluated or progress.unsaved > SAVE_SECONDS
 
 
 def _can_overlap(run: Run, state: RunState) -> bool:
     """Whether the next rounds may begin before this state is saved."""
-    # Processes would meet in the midst of those rounds, and a store has to be saved
+    # Several processes would communicate during those rounds, and a store must be saved
     # before they change it.
     alone = not jax.distributed.is_initialized() and run.sim.paging is None
     return alone and tree.nbytes(state) <= COPIED_BYTES
 
 
 def _copy(leaf: jax.Array) -> jax.Array:
-    """A copy where the leaf lies, without a program of its own."""
-    # A key that is put somewhere may be deleted with the one that was put there.
+    """A copy of the leaf on its devices, without compiling a program."""
+    # `device_put` of a key may share its buffer in spite of `may_alias`.
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         numbers = _copy(jax.random.key_data(leaf))
         return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
@@ -241,7 +241,7 @@ def _copy(leaf: jax.Array) -> jax.Array:
 
 
 def _figures(progress: Progress) -> dict[str, Any]:
-    """What the progress bar shows after this round."""
+    """The numbers that the progress bar shows after this round."""
     line = progress.last or {"train_loss": None}
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
@@ -250,7 +250,7 @@ def _figures(progress: Progress) -> dict[str, Any]:
 
 
 def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
-    """Where the log goes beside its file, with the rounds that are done."""
+    """Opens the sinks of the log, which get the rounds that are done."""
     if not run.experiment.log:
         return sinks.NOTHING
 
@@ -260,7 +260,7 @@ def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
         lines = log.read(run.path / "metrics.jsonl", done)
         return sinks.begin(run.path, run.experiment, lines, quiet)
 
-    # A sink that cannot be opened is told on every process.
+    # A sink that cannot be opened is an error on every process.
     sink = everywhere(begin)
     stack.callback(sink.close)
     return sink

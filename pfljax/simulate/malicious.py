@@ -1,4 +1,4 @@
-"""Which clients of a run are malicious, by its channel or by their labels."""
+"""Finds the malicious clients of a run, by its channel or by their labels."""
 
 import jax
 import numpy as np
@@ -26,7 +26,7 @@ def malicious_share(channel: Channel | None, federation: Federation) -> float:
     """The share of the clients that is malicious.
 
     Raises:
-      ValueError: labels and channel speak of different shares.
+      ValueError: labels and channel have different shares.
     """
     sending = 0.0 if channel is None else channel.attackers
     poisoned = poisoned_share(federation)
@@ -41,17 +41,17 @@ def malicious_share(channel: Channel | None, federation: Federation) -> float:
 def which(
     channel: Channel | None, federation: Federation, key: Key
 ) -> np.ndarray | None:
-    """Whether each client is malicious, bool[C]; None where all are benign."""
+    """Whether each client is malicious, bool[C]; None if all clients are benign."""
     share = malicious_share(channel, federation)
     if not share:
         return None
-    # The same draw as that of the compiled rounds, by the key of the run.
+    # The compiled rounds draw the same clients from the key of the run.
     key = jax.device_put(key, jax.local_devices()[0])
     return np.asarray(malicious.draw(key, federation.num_clients, share))
 
 
 def groups(is_malicious: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The indices of benign and malicious clients; {} where all are benign."""
+    """The indices of benign and malicious clients; {} if all clients are benign."""
     if is_malicious is None:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Who takes part in a run, from its settings, and what a selection is told."""
+"""Makes the selection of a run from its settings and its clients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,24 +12,24 @@ from pfljax.runs.settings import Experiment
 
 
 def selection_factory(experiment: Experiment) -> Callable[..., selection.Selection]:
-    """The factory of who takes part."""
+    """The factory of the selection."""
     name = experiment.selection.name
     return registry.find("selection", selection.SELECTIONS, name)
 
 
 def asks_seconds(experiment: Experiment) -> bool:
-    """Whether the selection goes by the seconds of each client's round."""
+    """Whether the selection depends on the seconds of each client's round."""
     return bool(registry.select_context(selection_factory(experiment), seconds=True))
 
 
 def selection_facts(experiment: Experiment, federation: Federation) -> dict[str, Any]:
-    """What the selection asks to know of the clients and of the server, in tuples."""
+    """The keywords of the selection about clients and server, as tuples."""
     factory = selection_factory(experiment)
     public = federation.public
     asked = registry.select_context(
         factory, public_rows=0 if public is None else int(public.size)
     )
-    # Without a profile of the devices, seconds are as rows.
+    # Without a profile of devices, an example takes a second.
     if registry.select_context(factory, sizes=True, seconds=True):
         asked["sizes"] = tuple(np.asarray(federation.train.size).tolist())
     if registry.select_context(factory, least_label=True):
@@ -38,9 +38,10 @@ def selection_facts(experiment: Experiment, federation: Federation) -> dict[str,
 
 
 def label_shares(federation: Federation) -> dict[str, tuple[float, ...]]:
-    """Of the labels that each client trains on, from 0 to 1; 0 of no rows.
+    """The least and greatest label and the number of labels of each client.
 
-    The least and the greatest, of the largest label, and how many, of all.
+    They are shares from 0 to 1, of the largest label and of the number of all labels. A
+    client without examples has 0.
     """
     train = federation.train
     labels = np.asarray(train.examples.y)
@@ -68,23 +69,23 @@ def make_selection(
     known: Mapping[str, Any],
     task: Task,
 ) -> selection.Selection:
-    """Who takes part in a round, and how much of its work each client does.
+    """The selection of clients in a round, and of the work that each client does.
 
-    `known` is what `told` gave, and the `seconds` of a round of each client where the
-    run has a clock; `sizes` may be None.
+    `known` are the `selection_facts`, and in a run with a clock also the `seconds` of
+    each client's round.
     """
     factory = selection_factory(experiment)
     sizes = np.asarray(known.get("sizes") or ())
-    of_run: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "num_clients": num_clients,
         "rounds": experiment.rounds,
         "epochs": experiment.epochs,
         "task": task,
-        # Without a clock: a row takes a second.
+        # Without a clock an example takes a second.
         "seconds": np.maximum(sizes.astype(np.float64), 1),
     }
-    of_run |= dict(known) | {"sizes": sizes}
-    asked = registry.select_context(factory, **of_run)
+    facts |= dict(known) | {"sizes": sizes}
+    asked = registry.select_context(factory, **facts)
     options = experiment.selection.options
     drawn = factory(experiment.cohort, **asked, **options)
     if not experiment.stragglers:

@@ -1,4 +1,4 @@
-"""All personal models of a run at once: their parameters, and what they predict."""
+"""Loads all personal models of a run: their parameters and their predictions."""
 
 import functools
 from collections.abc import Callable
@@ -29,23 +29,23 @@ CONFUSION = "confusion"
 def personal_models(
     path: str | Path, federation: Federation | None = None, task: Task | None = None
 ) -> Any:
-    """The parameters by which clients are judged, stacked over all clients.
+    """The parameters of all personal models, stacked over clients.
 
-    A tuple of one stack an architecture where there are several: its clients are those
-    whose number, modulo the number of `models`, is its own. A run that was given its
-    federation, or its model, in Python needs them here again.
+    If there are several architectures, it is a tuple with a stack for each of them:
+    client k has the architecture number k modulo the number of `models`. A run with a
+    federation or a task of your own needs them here again.
 
     Raises:
-      FolderError, ValueError: `path` is no finished run.
+      FolderError, ValueError: `path` is not a finished run.
     """
     sim, federation, state, states = _load(path, federation, task)
     ids = np.arange(federation.num_clients)
     stacks = []
     members = split_ids(sim.setting, ids)
-    for architecture, theirs in zip(sim.architectures, members, strict=True):
+    for architecture, clients in zip(sim.architectures, members, strict=True):
         width = _width(sim, architecture)
         models = client_models(architecture.setting, PERSONAL, width)
-        # Blocks of clients come as dictionaries of arrays: the tree is kept beside.
+        # Blocks of clients are dictionaries of arrays: the tree is kept separately.
         structure: list[Any] = []
 
         def flat(*args: Any, models: Any = models, structure: Any = structure) -> Any:
@@ -53,8 +53,8 @@ def personal_models(
             structure[:] = [jax.tree.structure(model)]
             return dict(enumerate(jax.tree.leaves(model)))
 
-        train = take(federation.train, theirs)
-        leaves = in_blocks(flat, state, _blocks(sim), states, theirs, (train,))
+        train = take(federation.train, clients)
+        leaves = in_blocks(flat, state, _blocks(sim), states, clients, (train,))
         stacks.append(jax.tree.unflatten(structure[0], list(leaves.values())))
     return join_stacks(sim.setting, stacks)
 
@@ -66,15 +66,16 @@ def predictions(
     *,
     client: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """What personal models predict of their clients' test rows, as columns.
+    """The predictions of personal models for their clients' test examples, as columns.
 
-    `client`, `row` (among the client's test rows, from 0), `label`, `prediction` (-1 of
-    logits that are not finite) and its `probability`, a number a row; and `confusion`
-    i64[n, K, K], the rows of each of `clients` by label and prediction. `client` asks
-    for one of them alone; `federation` and `task` are as in `personal_models`.
+    `client`, `row` (the number of the example among the client's, from 0), `label`,
+    `prediction` (-1 if logits are not finite) and its `probability` have a value for
+    each example. `confusion` i64[n, K, K] counts the examples of each of `clients` by
+    label and prediction. With the argument `client` there is only this client;
+    `federation` and `task` are as in `personal_models`.
 
     Raises:
-      FolderError, ValueError: `path` is no finished run, or has no such client.
+      FolderError, ValueError: `path` is not a finished run, or has no such client.
     """
     sim, federation, state, states = _load(path, federation, task)
     if client is not None:
@@ -85,7 +86,7 @@ def predictions(
 
 
 def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
-    """Writes `predictions` to an .npz, or to a .csv and one of the confusion."""
+    """Writes `predictions` to an .npz, or to two .csv files."""
     export.check_file(out)
     if out.suffix != ".csv":
         folder.write_arrays(out, columns)
@@ -106,7 +107,7 @@ def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
 def _load(
     path: str | Path, federation: Federation | None, task: Task | None
 ) -> tuple[Simulation, Federation, RunState, Callable[[Any], Any]]:
-    """(simulation, federation, state, ids -> stacked states), with one restore."""
+    """Loads (simulation, federation, state, a function of ids to stacked states)."""
     if not folder.complete(Path(path), folder.read_config(Path(path))):
         raise folder.FolderError(
             f"{path} is not finished; finish it with `pfljax resume {path}`"
@@ -134,7 +135,7 @@ def _predict_clients(
             predict_batch = functools.partial(setting.algorithm.predict, model)
             return predict_examples(predict_batch, data, batch_size, most)
 
-        # In two programs as evaluations are: it has their bits.
+        # In two programs, to have the bits of evaluations.
         scores = score_models(predict, setting.local.batch_size, setting.mesh, width)
 
         def evaluate(state: Any, clients: Any, ids: Any, train: Any, test: Any) -> Any:
@@ -149,7 +150,7 @@ def _predict_clients(
 def _columns(
     federation: Federation, ids: np.ndarray, by_client: Values
 ) -> dict[str, np.ndarray]:
-    """The rows of all clients one after another, and the confusion of each."""
+    """The examples of all clients one after another, and the confusion of each."""
     size = np.asarray(federation.test.size)[ids]
     offset = np.asarray(federation.test.offset)[ids]
     most = by_client["prediction"].shape[1]
@@ -173,12 +174,12 @@ def _columns(
 
 
 def _width(sim: Simulation, architecture: Architecture) -> int:
-    """Clients at once, as in evaluations."""
+    """The number of clients at once, as in evaluations."""
     return architecture.setting.width or sim.setting.selection.cohort
 
 
 def _blocks(sim: Simulation) -> Simulation:
-    """The simulation, whose blocks have room for a model of each client."""
+    """The simulation with smaller blocks, which also hold a model of each client."""
     block = sim.block
     for each in sim.architectures:
         client = client_shape(each.setting.algorithm, each.task)

@@ -18,6 +18,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import components, simulation, size
+from pfljax.simulate.shape import make_shape
 from pfljax.simulate.simulation import Simulation
 
 
@@ -40,7 +41,9 @@ def choose(
 
     wanted = experiment.width
     known = components.resolve_width(experiment)
-    # XLA aborts the process where it compiles what is far too large.
+    # XLA aborts the process if it compiles a program that is far too large.
+    model = task or components.make_task(experiment, make_shape(experiment, federation))
+    size.check_model(model, ask(memory.free_bytes, 1))
     size.check(build(known))
     # Pages are as large as they are made.
     if experiment.state_storage != "device":

@@ -16,7 +16,7 @@ from pfljax.data import Federation
 from pfljax.runs import checks, claims, config, partition
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 from pfljax.simulate import arguments, begin
-from pfljax.simulate.federation import ROWS, build_federation
+from pfljax.simulate.federation import DATA_SETTINGS, build_federation
 
 
 class Point(NamedTuple):
@@ -111,7 +111,7 @@ def make(
         custom = make_federation(settings.seed)
         settings = _check(settings, custom, task)
         # Points with the same examples share one federation.
-        rows = tuple(getattr(settings, name) for name in ROWS)
+        rows = tuple(getattr(settings, name) for name in DATA_SETTINGS)
         if rows not in dealt:
             dealt[rows] = _deal(settings, custom)
         clients, text = dealt[rows]

@@ -171,7 +171,7 @@ def test_clients_and_a_model_of_ones_own(tmp_path):
 
 @pytest.mark.parametrize("label", ["..", ".", "...."])
 def test_a_label_that_names_another_folder_is_refused(label):
-    with pytest.raises(ValueError, match="which names no folder of its own"):
+    with pytest.raises(ValueError, match="which cannot be the name of a folder"):
         grid([Experiment("fedavg", label=label)], [0], "out", local=False)
 
 
@@ -202,7 +202,9 @@ def test_fedavg_with_finetuning_joins(experiments, options, steps):
 @pytest.mark.parametrize("labels", [("a", "a"), ("a b", "a-b")])
 def test_two_experiments_of_one_folder_are_refused(labels):
     twins = [BASE.replace(label=label) for label in labels]
-    with pytest.raises(ValueError, match=r"have one label: .*; set Experiment\.label"):
+    with pytest.raises(
+        ValueError, match=r"have the same label: .*; set Experiment\.label"
+    ):
         grid(twins, (0,), "out")
 
 

@@ -220,7 +220,7 @@ def test_foreign_parameters(names, tmp_path):
     file = tmp_path / "a.npz"
     np.savez(file, **dict.fromkeys(names, X))
     text = refusal(load_params, file)
-    assert re.search("no file of `pfljax export`", text)
+    assert re.search("not a file of `pfljax export`", text)
 
 
 def test_parameters_that_are_no_archive(tmp_path):

@@ -82,8 +82,7 @@ def test_a_variable_that_jax_cannot_read_is_no_fault_of_a_method(tmp_path):
     done = tiny.command_line("run", "--algorithm", "fedavg", env=env, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
-        "pfljax: JAX cannot read an environment variable (invalid truth value 'maybe' "
-        "for environment 'JAX_DEBUG_NANS'); mend it, or unset it\n"
+        "pfljax: invalid truth value 'maybe' for environment 'JAX_DEBUG_NANS'\n"
     )
 
 
