@@ -77,7 +77,7 @@ SETTINGS = {
     ),
     # shares of the examples
     "no train rows": ({"test": 0.6, "validation": 0.5}, "leave examples to train on"),
-    "no test rows": ({"test": 0.0}, "no client has test rows"),
+    "no test rows": ({"test": 0.0}, "no client has test examples"),
     "few test rows": (
         {"test": 0.001, "partition": "iid"}, "choose a larger share or fewer clients",
     ),

@@ -56,7 +56,7 @@ def test_a_folder_of_before_precision_goes_on_in_float32(done, tmp_path):
     write_json(file, nested)
     code, _, errors = tiny.main("resume", older)
     assert code == 0, errors
-    assert "going on from round 2 of 4" in errors
+    assert "resuming from round 2 of 4" in errors
     # The summary has a checksum of the settings as they were written.
     tiny.assert_same_arrays(done / "clients.npz", older / "clients.npz")
     assert_same(tiny.last_state(done), tiny.last_state(older))
