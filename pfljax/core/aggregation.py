@@ -1,6 +1,6 @@
-"""One value of many uploads, stacked over M, each with a weight f32[M].
+"""Means of uploads that are stacked over M, with weights f32[M].
 
-The weight 0 means absent. Robust values are in `pfljax.channel.robust`.
+The weight 0 means absent. Robust aggregation is in `pfljax.channel.robust`.
 """
 
 import dataclasses
@@ -19,8 +19,8 @@ from pfljax.core.types import Array, Cohort
 class Averaging:
     """An `aggregate` whose new server is the weighted mean of the uploads.
 
-    A record, so that the engine knows it, and may sum the uploads as they come where
-    all of them would fill the memory (`pfljax.engine.summing`).
+    It is a record that the engine recognises: it may sum the uploads one by one if all
+    of them would fill the memory (`pfljax.engine.summing`).
     """
 
     weight_of: Callable[[Cohort], Array]  # f32[M], 0 for the absent
@@ -34,7 +34,7 @@ def averaging(weighting: str) -> Averaging:
     """An `aggregate` whose new server is the mean of the uploads.
 
     Args:
-      weighting: what a client counts for, "rows" (`by_examples`) or "uniform".
+      weighting: the weight of a client: "examples" or "uniform".
 
     Raises:
       ValueError: for another weighting.
@@ -45,24 +45,24 @@ def averaging(weighting: str) -> Averaging:
 
 
 def by_examples(cohort: Cohort) -> Array:
-    """The rows of each client that reported, f32[M]."""
+    """The number of examples of each client that reported, f32[M]."""
     return cohort.weight * cohort.mask
 
 
 def uniform(cohort: Cohort) -> Array:
     """1 for each client that reported, f32[M]."""
-    # Drawn with replacement (`selection.by_size`), a client counts for every draw.
+    # If drawn with replacement (`selection.by_size`), a client counts for each draw.
     return cohort.draws * cohort.mask
 
 
 def senders(cohort: Cohort) -> dict[int, Cohort]:
-    """Who sent each stack of uploads, by the number of their architecture.
+    """The cohort of each stack of uploads, by the number of the architecture.
 
-    For methods with an `Algorithm.architecture`. A slot that nobody fills has the id C,
-    and weight, mask and draws 0.
+    For methods with an `Algorithm.architecture`. An empty slot has the id C, and
+    weight, mask and draws 0.
     """
 
-    def those_at(places: Array) -> Cohort:
+    def cohort_at(places: Array) -> Cohort:
         def take(leaf: Array, none: Any) -> Array:
             return leaf.at[places].get(mode="fill", fill_value=none)
 
@@ -74,29 +74,28 @@ def senders(cohort: Cohort) -> dict[int, Cohort]:
             places=(),
         )
 
-    return {number: those_at(places) for number, places in cohort.places.items()}
+    return {number: cohort_at(places) for number, places in cohort.places.items()}
 
 
 def gather(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
-    """(uploads, the cohort) by client id, the absent last, whoever they are.
+    """(uploads, the cohort) in the order of client ids, with absent clients last.
 
-    For a server that computes on with all.
-
-    Of several devices each gets the uploads of all by this gather, once: what follows
-    would be exchanged between devices every time.
+    For a server that continues to compute with all uploads. Each of several devices
+    gets all uploads by this gather, once; otherwise devices would communicate in each
+    later step.
     """
     order = jnp.argsort(present_ids(cohort))
     return _in_order(uploads, cohort, order)
 
 
 def largest_first(uploads: Any, cohort: Cohort) -> tuple[Any, Cohort]:
-    """As `gather`, but by the rows of the clients; by id where these are equal."""
+    """`gather` in the order of decreasing numbers of examples, and then of ids."""
     order = jnp.lexsort((present_ids(cohort), -by_examples(cohort)))
     return _in_order(uploads, cohort, order)
 
 
 def present_ids(cohort: Cohort) -> Array:
-    """The id of each client that reported, i32[M]; C of the absent."""
+    """The id of each client that reported, i32[M]; C for absent clients."""
     return jnp.where(cohort.mask > 0, cohort.ids, cohort.num_clients)
 
 
@@ -115,7 +114,7 @@ def _in_order(uploads: Any, cohort: Cohort, order: Array) -> tuple[Any, Cohort]:
 
 
 def mean(uploads: Any, weight: Array) -> Any:
-    """Weighted mean, summed in the cohort's order."""
+    """The weighted mean, summed in the cohort's order."""
     return over_weight(weighted_sum(uploads, weight), weight)
 
 
@@ -130,17 +129,17 @@ def weighted_sum(uploads: Any, weight: Array) -> Any:
 
 
 def over_weight(weighted_sum: Any, weight: Array) -> Any:
-    """The mean, of a sum of uploads times their weights f32[M].
+    """The mean, from a sum of uploads times their weights f32[M].
 
-    Divided last, so that over several devices all sums travel in one all-reduce.
+    The division comes last, so that several devices need one all-reduce for all sums.
     """
-    # Where nobody reported, 0 and not NaN.
+    # If no client reported, the mean is 0 and not NaN.
     total = jnp.maximum(weight.sum(), jnp.finfo(jnp.float32).tiny)
     return jax.tree.map(lambda leaf: leaf / total, weighted_sum)
 
 
 def repeat(value: Any, uploads: Any) -> Any:
-    """The value in the place of each of the stacked uploads."""
+    """The value in place of each of the stacked uploads."""
 
     def on_leaf(leaf: Array, stacked: Array) -> Array:
         return jnp.broadcast_to(leaf.astype(stacked.dtype), stacked.shape)
@@ -153,10 +152,9 @@ def counted_mean(
     counts: Any,
     default: Any,
 ) -> Any:
-    """Mean of each element over the uploads that hold it; nobody's keeps `default`.
+    """Mean of each element over the uploads that have it, or else its `default`.
 
-    `counts` is shaped as `uploads` and holds weights, 0 where an upload lacks the
-    element.
+    `counts` has weights in the shape of `uploads`, 0 where an upload lacks the element.
     """
 
     def on_leaf(
@@ -173,14 +171,14 @@ def counted_mean(
     return jax.tree.map(on_leaf, uploads, counts, default)
 
 
-def mean_by_class(rows: Array, counts: Array, weight: Array) -> Array:
-    """Mean of rows f32[M, K, D], one a class, by what uploads have of it, f32[M, K].
+def mean_by_class(vectors: Array, counts: Array, weight: Array) -> Array:
+    """Mean of the vectors f32[M, K, D] of each class, weighted by counts f32[M, K].
 
-    Of a class that nobody has, all of positive weight count alike.
+    For a class that no upload has, all uploads are weighted by `weight` alone.
     """
-    uniform = mean(rows, weight)
+    uniform = mean(vectors, weight)
     weighted = counts * _column(weight, counts)
-    return counted_mean(rows, weighted[..., None], uniform)
+    return counted_mean(vectors, weighted[..., None], uniform)
 
 
 def segment_mean(
@@ -188,9 +186,9 @@ def segment_mean(
     member: Array,
     default: Any,
 ) -> Any:
-    """Weighted mean by segment: `member` f32[M, K] holds the weight of m in segment k.
+    """Weighted mean by segment, where `member` f32[M, K] is the weight of m in k.
 
-    Returns leaves [K, ...]; an empty segment keeps its row of `default`.
+    Returns leaves [K, ...]; an empty segment keeps its entry of `default`.
     """
     total = member.sum(0)
 

@@ -1,4 +1,4 @@
-"""Penalties that a method adds to the data loss, and the loss of its own logits."""
+"""Penalties that methods add to the data loss, and losses of logits."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +22,9 @@ def proximal(anchor: Params, mu: Any) -> Callable[[Params], Array]:
 
 
 def cross_entropy(logits: Array, batch: Batch) -> Array:
-    """Mean cross-entropy of logits [B, K] over the rows that count, f32[].
+    """Mean cross-entropy of logits [B, K] over the examples that count, f32[].
 
-    For a method whose logits come from several models; `Task.loss` is that of one.
+    For methods whose logits come from several models; `Task.loss` is that of one.
     """
     return mean(example_losses(logits, batch), batch)
 
@@ -34,19 +34,19 @@ def logits_of_both(
 ) -> Array:
     """Logits [2, B, K] of two models, in a loop: the network is compiled once.
 
-    A gradient is taken in both of them, wanted or not.
+    A gradient is always computed in both of them.
     """
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
     return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
 
 
 def example_losses(logits: Array, batch: Batch) -> Array:
-    """The cross-entropy of each row, f32[B]."""
+    """The cross-entropy of each example, f32[B]."""
     return optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
 
 
 def mask_absent(logits: Array, present: Array) -> Array:
-    """The logits [B, K] with 0 for classes that are not `present`, f32[K] of 1 and 0.
+    """The logits [B, K], set to 0 for classes where `present` f32[K] is 0.
 
     An absent class keeps a share of the softmax, and has no gradient.
     """
@@ -54,20 +54,20 @@ def mask_absent(logits: Array, present: Array) -> Array:
 
 
 def divergence(target: Array, logits: Array, batch: Batch) -> Array:
-    """Mean over the rows that count of KL(target || logits), of constant targets."""
+    """Mean KL(target || logits) over the examples that count; targets are constant."""
     fixed = jax.lax.stop_gradient(jax.nn.log_softmax(target))
     predicted = jax.nn.log_softmax(logits)
-    rows = optax.losses.kl_divergence_with_log_targets(predicted, fixed)
-    return mean(rows, batch)
+    losses = optax.losses.kl_divergence_with_log_targets(predicted, fixed)
+    return mean(losses, batch)
 
 
 def square_distance(a: Array, b: Array, batch: Batch) -> Array:
-    """Mean over the rows that count, and over features, of (a - b)^2."""
+    """Mean of (a - b)^2 over the examples that count and over features."""
     square = jnp.square(a - b).reshape(len(a), -1)
     return mean(jnp.mean(square, 1), batch)
 
 
-def mean(rows: Array, batch: Batch) -> Array:
-    """Mean of a value of each row, f32[B], over the rows that count, f32[]."""
-    count = jnp.maximum(jnp.sum(batch.mask), 1)  # no row counts: 0, not NaN
-    return jnp.sum(batch.mask * rows) / count
+def mean(values: Array, batch: Batch) -> Array:
+    """Mean of values f32[B] over the examples that count, f32[]; without any, 0."""
+    count = jnp.maximum(jnp.sum(batch.mask), 1)
+    return jnp.sum(batch.mask * values) / count

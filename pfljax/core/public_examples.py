@@ -1,4 +1,4 @@
-"""The rows that the server holds, for methods whose clients or server learn on them."""
+"""The public examples at the server, for methods that learn from them."""
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +9,16 @@ from pfljax.core.types import Array, ClientData, Key
 
 
 def require(method: str, public_rows: int) -> None:
-    """Raises a ValueError where the server has no rows."""
+    """Raises a ValueError if the server has no examples."""
     if public_rows == 0:
         raise ValueError(
-            f"{method} needs rows of the server, and there are none; "
+            f"{method} needs examples at the server, and there are none; "
             "give a share of the data set to the server, such as public=0.1"
         )
 
 
 def draw_order(key: Key, public_rows: int) -> Array:
-    """The numbers of all rows in a random order, i32[public_rows]."""
+    """The numbers of all public examples in a random order, i32[public_rows]."""
     order = jax.random.permutation(derive(key, "rows of the server"), public_rows)
     return order.astype(jnp.int32)
 
@@ -29,14 +29,14 @@ def stratify(
     count: int,
     classes: int,
 ) -> Array:
-    """The numbers of `count` rows, the first of each class in `order`, i32[count].
+    """The numbers of `count` examples, the first of each class in `order`, i32[count].
 
-    Each class has its share of them, up to a row.
+    Each class has its share of them, up to one example.
     """
     labels = tree.take(public.examples.y, public.offset + order)
     member = jax.nn.one_hot(labels, classes)
     rank = jnp.sum(jnp.cumsum(member, 0) * member, 1)
-    # The share of its class that ends in the middle of a row: the rows below any bound
-    # are the same share of each class.
+    # The share of the class up to the middle of each example: below any bound, all
+    # classes have the same share of their examples.
     share = (rank - 0.5) / jnp.sum(member, 0)[labels]
     return order[jnp.argsort(share, stable=True)[:count]]

@@ -1,8 +1,8 @@
-"""How a client takes steps: `fit`, on the one loop over minibatches, `over_batches`.
+"""Local training: `fit`, on the one loop over minibatches, `over_batches`.
 
-`fit` steps parameters by an optimizer. A method changes local training by giving it
-another loss, a penalty beside the loss, or another gradient, never by a loop of its
-own. A method whose steps alternate gives `over_batches` its own step. FedProx, whole:
+`fit` steps parameters by an optimizer. A method changes local training with another
+loss, a penalty beside the loss, another gradient or another objective, never with its
+own loop. A method with another kind of step passes it to `over_batches`. FedProx:
 
     def penalty(w_k):
         return mu / 2 * tree.square_norm(tree.sub(w_k, w))
@@ -49,22 +49,22 @@ def fit(
     penalty: Callable[[Any], Array] | None = None,
     metrics: Sequence[str] = ("loss",),
 ) -> tuple[Any, Metrics]:
-    """Parameters after `turn.steps` minibatch steps, and what they tell.
+    """Parameters after `turn.steps` minibatch steps, and their metrics.
 
-    The optimizer starts afresh. "loss" is the mean over steps of the data loss at the
-    model that is stepped, before its step. "penalty" is apart, so that the losses of
-    methods compare, and is that of the model after the last step.
+    The optimizer starts afresh. The metric "loss" is the mean over steps of the data
+    loss before the step. "penalty" is separate, so that the losses of methods are
+    comparable; it is that of the parameters after the last step.
 
     Args:
       loss: (params, batch, key) -> f32[].
-      params: what is stepped.
-      data: the client's training rows.
+      params: the parameters to step.
+      data: the client's training examples.
       turn: the client's budget and key.
       local: batch size, learning rate and optimizer.
       gradient: (params, batch, key) -> (data loss, gradient), in place of that of
         `loss`.
-      penalty: params -> f32[], added to the loss; not beside `gradient`.
-      metrics: () where nobody reads the loss, which is not summed then.
+      penalty: params -> f32[], added to the loss; not together with `gradient`.
+      metrics: () if the loss is not used, which then is not summed.
     """
     optimizer = local_optimizer(local, turn)
     if penalty is not None:
@@ -94,7 +94,7 @@ def fit_part(
     turn: Turn,
     local: Local,
 ) -> tuple[Any, Metrics]:
-    """As `fit`, of the leaves where `chosen` is True; the others stay as they are."""
+    """`fit` for the leaves where `chosen` is True; the others stay as they are."""
     stepped, fixed = tree.split(params, chosen)
 
     def loss_of_part(stepped: Any, batch: Batch, key: Key) -> Array:
@@ -111,18 +111,18 @@ def fit_objective(
     turn: Turn,
     local: Local,
 ) -> tuple[Any, Metrics]:
-    """`fit` for an objective that is not the data loss, which it also returns.
+    """`fit` for an objective that differs from the data loss, and returns both.
 
     Args:
       objective: (params, batch, key) -> (the value to minimise, the data loss).
-      params: as in `fit`, and so are the others.
+      params: as in `fit`, like the other arguments.
     """
     # The gradient takes the place of that of the loss.
     return fit(objective, params, data, turn, local, _differentiate(objective))
 
 
 def _differentiate(objective: Objective) -> Gradient:
-    """The gradient of an objective, beside the data loss."""
+    """(data loss, gradient of the objective)."""
     slope_of = jax.grad(objective, has_aux=True)
 
     def gradient(params: Any, batch: Batch, key: Key) -> tuple[Array, Any]:
@@ -133,7 +133,7 @@ def _differentiate(objective: Objective) -> Gradient:
 
 
 def add_penalty(loss: Loss, penalty: Callable[[Any], Array]) -> Gradient:
-    """The gradient of loss + penalty, beside the loss alone."""
+    """(loss, gradient of loss + penalty)."""
 
     def objective(params: Any, batch: Batch, key: Key) -> tuple[Array, Array]:
         data_loss = loss(params, batch, key)
@@ -152,18 +152,18 @@ def over_batches(
 ) -> tuple[Any, Metrics]:
     """The carry after `turn.steps` minibatches, and the mean of each step's metrics.
 
-    This is the one loop over minibatches. Clients of different budgets may run under
+    This is the one loop over minibatches. Clients with different budgets may run under
     one vmap: a client that is done keeps its carry.
 
     Args:
-      step: (carry, batch, key) -> (carry, metrics); the key is of this step alone.
-      carry: what the steps change; its structure, shapes and dtypes stay.
-      data: the client's training rows.
+      step: (carry, batch, key) -> (carry, metrics); the key is that of the step.
+      carry: the state of the steps; its structure, shapes and dtypes stay.
+      data: the client's training examples.
       turn: the client's budget and key.
-      local: its batch size.
-      metrics: the names of the scalars that a step gives.
+      local: local training, for its batch size.
+      metrics: the names of the scalars that a step returns.
     """
-    # Two streams: methods that draw noise, or none, see the same minibatches.
+    # Two streams: methods see the same minibatches whether they draw noise or not.
     order_key = derive(turn.key, "minibatches")
     noise_key = derive(turn.key, "noise")
 
@@ -183,7 +183,7 @@ def over_batches(
 
 
 def budget(local: Local, size: Array) -> Array:
-    """Steps of a client with `size` training rows; i32[...].
+    """The number of steps of a client with `size` training examples; i32[...].
 
     Half an epoch is half of its steps, rounded (`times`).
     """
@@ -193,11 +193,11 @@ def budget(local: Local, size: Array) -> Array:
 
 
 def times(steps: Array, factor: int | float) -> Array:
-    """factor * steps, i32[...]: the nearest, halves up; 0 only of no step or factor 0.
+    """factor * steps, i32[...]: rounded, halves up; 0 only if steps or factor are 0.
 
-    A client with rows so takes a step, however small its part of an epoch.
+    So a client with examples takes a step, however small its part of an epoch is.
     """
-    if isinstance(factor, int):  # exact, also beyond the integers of float32
+    if isinstance(factor, int):  # exact, even beyond the integers of float32
         return steps * factor
     nearest = jnp.floor(factor * steps + 0.5).astype(jnp.int32)
     return jnp.maximum(nearest, jnp.where(factor > 0, jnp.minimum(steps, 1), 0))
@@ -208,7 +208,7 @@ def with_epochs(
     local: Local,
     epochs: int | float | None,
 ) -> Turn:
-    """The turn with its budget scaled to `epochs`; None leaves it as it is."""
+    """The turn with its budget scaled to `epochs`; None keeps it."""
     if epochs is None:
         return turn
     if local.epochs is None:
@@ -229,7 +229,7 @@ def fine_tune(
     local: Local,
     steps: int,
 ) -> Any:
-    """Parameters after `steps` minibatches before an evaluation, in a stream apart."""
+    """Parameters after `steps` minibatches for an evaluation, in a separate stream."""
     turn = fold(turn, "finetune", steps)
     tuned, _ = fit(loss, params, data, turn, local, metrics=())
     return tuned
@@ -249,7 +249,7 @@ def mean_over_examples(
     data: ClientData,
     batch_size: int,
 ) -> Any:
-    """Mean over the client's rows of `value`, itself a mean over a batch."""
+    """Mean over the client's examples of `value`, itself a mean over a batch."""
     size = jnp.maximum(data.size, 1)
 
     def batch_at(index: Array) -> Batch:
@@ -259,7 +259,7 @@ def mean_over_examples(
 
     def add(index: Array, total: Any) -> Any:
         batch = batch_at(index)
-        # The last batch may be short: its mean weighs by its rows.
+        # The last batch may be short: its mean is weighted by its size.
         share = batch.mask.sum() / size
         return tree.axpy(share, value(batch), total)
 
@@ -289,9 +289,10 @@ def full_gradient(
     batch_size: int,
     key: Key | None = None,
 ) -> tuple[Array, Params]:
-    """(F_k, grad F_k) at `params`, over all of the client's rows.
+    """(F_k, grad F_k) at `params`, over all of the client's examples.
 
-    In evaluation mode, without dropout, but for a `key`, which every batch shares.
+    It is in evaluation mode, without dropout, unless there is a `key`, which all
+    batches share.
     """
 
     def value(batch: Batch) -> tuple[Array, Params]:

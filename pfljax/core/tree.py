@@ -1,4 +1,4 @@
-"""Arithmetic on pytrees, rows of the client axis, and selected leaves."""
+"""Arithmetic on pytrees, indexing of their leading axis, and selected leaves."""
 
 import math
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def where(
 
 
 def where_each(chosen: Array, a: Tree, b: Tree) -> Tree:
-    """Rows of the leading axis of `a` where `chosen`, bool[M], else of `b`."""
+    """Entries of the leading axis of `a` where `chosen`, bool[M], else of `b`."""
 
     def on_leaves(x: Array, y: Array) -> Array:
         column = chosen.reshape(chosen.shape + (1,) * (y.ndim - 1))
@@ -110,7 +110,7 @@ def dot(a: Tree, b: Tree) -> Array:
         return jnp.sum(x * y)
 
     products = jax.tree.map(on_leaves, parameters(a), parameters(b))
-    # Trees may be empty: without a zero there would be nothing to stack.
+    # The 0 is there for empty trees.
     terms = [jnp.float32(0), *jax.tree.leaves(products)]
     return jnp.sum(jnp.stack(terms))
 
@@ -120,12 +120,12 @@ def square_norm(a: Tree) -> Array:
     return dot(a, a)
 
 
-def take(stacked: Tree, rows: Array) -> Tree:
-    """Rows of the leading axis; rows past the end are clipped to the last."""
+def take(stacked: Tree, index: Array) -> Tree:
+    """Entries of the leading axis; indices past the end are clipped to the last."""
 
     def on_leaf(leaf: Array) -> Array:
-        # Else rows past the end would be NaN, whose product with mask 0 is NaN.
-        return jnp.take(leaf, rows, axis=0, mode="clip")
+        # Otherwise such entries would be NaN, whose product with mask 0 is NaN.
+        return jnp.take(leaf, index, axis=0, mode="clip")
 
     return jax.tree.map(on_leaf, stacked)
 
@@ -144,13 +144,13 @@ def take_or(stacked: Tree, index: Array, default: Any = 0) -> Tree:
 
 def put(
     stacked: Tree,
-    rows: Array,
+    index: Array,
     values: Tree,
 ) -> Tree:
-    """`stacked` with `values` written at `rows`; rows past the end are dropped."""
+    """`stacked` with `values` at `index`; indices past the end are dropped."""
 
     def on_leaves(leaf: Array, new: Array) -> Array:
-        return leaf.at[rows].set(new, mode="drop")
+        return leaf.at[index].set(new, mode="drop")
 
     return jax.tree.map(on_leaves, stacked, values)
 
@@ -173,7 +173,7 @@ def split(a: Tree, chosen: Tree) -> tuple[Tree, Tree]:
 
 
 def merge(a: Tree, b: Tree) -> Tree:
-    """The tree whose leaves `split` dealt to `a` and `b`."""
+    """The tree that `split` has divided into `a` and `b`."""
 
     def absent(leaf: Any) -> bool:
         return leaf is None
@@ -181,14 +181,15 @@ def merge(a: Tree, b: Tree) -> Tree:
     def either(x: Any, y: Any) -> Any:
         return y if absent(x) else x
 
-    # None is an empty tree to JAX: without `is_leaf` nothing would be visited there.
+    # JAX treats None as an empty tree: `is_leaf` makes it a leaf.
     return jax.tree.map(either, a, b, is_leaf=absent)
 
 
 def with_structure(a: Tree, like: Tree) -> Tree:
     """The leaves of `a` in the structure of `like`.
 
-    Heads that `split` takes off models whose bodies differ have equal leaves alone.
+    Heads that are split off models with different bodies have the same leaves in
+    different structures.
     """
     return jax.tree.unflatten(jax.tree.structure(like), jax.tree.leaves(a))
 
@@ -214,7 +215,7 @@ def nbytes(a: Tree) -> int:
 
 
 def paths(a: Tree, join: Callable[[Any], str] | None = None) -> dict[str, Any]:
-    """Leaves by their path, 'module/kernel' style, in the order of the tree."""
+    """Leaves by their paths, such as 'module/kernel', in the order of the tree."""
     join = join or _with_slashes
     leaves = jax.tree_util.tree_leaves_with_path(a)
     return {join(path): leaf for path, leaf in leaves}
@@ -228,5 +229,5 @@ def _with_slashes(path: Any) -> str:
 def square_cosine(a: Tree, b: Tree) -> Array:
     """cos^2 of the angle between two parameter trees, f32[]; 0 if one is zero."""
     squares = square_norm(a) * square_norm(b)
-    # Squared, it needs no root, whose slope is infinite at zero.
+    # The square needs no root, whose gradient is infinite at zero.
     return dot(a, b) ** 2 / jnp.maximum(squares, 1e-12)

@@ -1,8 +1,8 @@
-"""The core types: what a method is, what it is told, and what changes. Read this first.
+"""The core types: methods, their inputs, and the state of a run. Read this first.
 
 A method is an `Algorithm`: pure functions written for one client. The engine owns the
 client axis, the round axis, keys, gather and scatter. Axis letters: C clients, M
-cohort, N rows of the pool, B batch.
+cohort, N examples of the pool, B batch, K classes.
 """
 
 import dataclasses
@@ -20,41 +20,41 @@ from pfljax.registry import AtLeastOne, Epochs, NotNegative, Steps
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
 Params: TypeAlias = Any  # pytree of arrays, as a model's init returns them
-# Scalars of one client's local training. "loss" is the data loss of what is stepped;
-# a penalty is apart, so that the curves of methods compare.
+# Scalars of one client's local training. "loss" is the data loss of the stepped model;
+# a penalty is separate, so that the curves of methods are comparable.
 Metrics: TypeAlias = dict[str, Array]
-# Whatever pytrees a method likes; their structure never changes in a run.
+# Any pytrees of a method; their structure never changes in a run.
 Server: TypeAlias = Any
 Client: TypeAlias = Any
 Message: TypeAlias = Any
 Upload: TypeAlias = Any
-Origin: TypeAlias = Any  # shaped as an upload, None at leaves that are no change
+Origin: TypeAlias = Any  # shaped like an upload, None at leaves that are no change
 Personal: TypeAlias = Any
 
 
 class Examples(NamedTuple):
-    """The pool of all rows: one copy for all clients, in its storage type."""
+    """The pool of all examples: one copy for all clients, in its storage type."""
 
     x: Array  # [N, ...], uint8 pixels stay uint8
     y: Array  # i32[N]
 
 
 class Batch(NamedTuple):
-    """A minibatch; padded rows have mask 0 and hold a real row's values."""
+    """A minibatch; padding has mask 0 and the values of a real example."""
 
     x: Array  # [B, ...]
     y: Array  # i32[B]
-    mask: Array  # f32[B], 1 for a row that counts
+    mask: Array  # f32[B], 1 for an example that counts
 
     @classmethod
     def full(cls, x: Any, y: Any = None) -> "Batch":
-        """Raw rows x [B, ...], which all count; without y their labels are 0."""
+        """Raw examples x [B, ...], which all count; without y their labels are 0."""
         labels = jnp.zeros(len(x), jnp.int32) if y is None else y
         return cls(x, labels, jnp.ones(len(x)))
 
 
 class ClientData(NamedTuple):
-    """Client k owns rows offset_k .. offset_k + size_k of the pool."""
+    """Client k owns the examples offset_k .. offset_k + size_k of the pool."""
 
     examples: Examples
     offset: Array  # i32[], or i32[C] when stacked over clients
@@ -62,38 +62,38 @@ class ClientData(NamedTuple):
 
 
 class Task(NamedTuple):
-    """All that a method knows of the model.
+    """The model, as a method sees it.
 
     With a key the model is in training mode (dropout is on), with None in evaluation
-    mode. `Batch.full` makes a batch of raw rows.
+    mode. `Batch.full` makes a batch of raw examples.
     """
 
     init: Callable[[Key], Params]
-    loss: Callable[[Params, Batch, Key | None], Array]  # mean over the rows that count
+    loss: Callable[[Params, Batch, Key | None], Array]  # mean over what counts
     logits: Callable[[Params, Batch, Key | None], Array]  # [B, K]
     features: Callable[[Params, Batch, Key | None], Array]  # input of the head [B, ...]
     predict: Callable[[Params, Batch], Array]  # logits in evaluation mode
-    # (params, features) -> logits in evaluation mode; (params, features, mask, key) as
-    # `logits` has them: with those of `features` one forward pass makes both.
+    # (params, features) -> logits in evaluation mode; (params, features, mask, key) ->
+    # those of `logits`, so that with `features` one forward pass gives both.
     head: Callable[..., Array]
     groups: Params  # "body" or "head" at every leaf of the parameters
     modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
     num_modules: int
     num_classes: int  # K
     precision: str = EXACT  # of logits and features: a name in `core.precision`
-    # The task of the small model that all clients have alike, beside models of several
-    # architectures; None where this one is alike for all.
+    # The task of a small model that is the same for all clients, if their own models
+    # have several architectures; None if this model is the same for all.
     proxy: "Task | None" = None
-    # Of the features of one row, such as (512,); () where the task does not say.
+    # Shape of the features of one example, such as (512,); () if it is not known.
     feature_shape: tuple[int, ...] = ()
-    # The tasks of all architectures of the federation, and which of them this one is;
-    # () where there is one. A method whose server has a model of each needs them.
+    # The tasks of all architectures of the federation, and the number of this one among
+    # them; () if there is one. A method whose server has a model of each needs them.
     peers: tuple["Task", ...] = ()
     number: int = 0
     # The units of each layer, the logits last: a list of `core.units.Units`. It raises
-    # a ValueError at a layer that is of no known kind. None where the task cannot say.
+    # a ValueError at a layer of an unknown kind. None if the task does not know them.
     units: Callable[[], list[Any]] | None = None
-    # The task of this model whose layers at these paths have other numbers of units.
+    # The task of this model with other numbers of units in the layers at these paths.
     resized: Callable[[dict[tuple[str, ...], int]], "Task"] | None = None
 
 
@@ -102,15 +102,15 @@ class Local:
     """How a client trains. Numbers may be traced.
 
     Raises:
-      ValueError: a number is out of its range, or epochs and steps are both given.
+      ValueError: a number is out of its range, or both epochs and steps are given.
     """
 
     learning_rate: NotNegative | Callable[..., Any]  # may be a function of the round
-    batch_size: AtLeastOne  # rows a step; the last batch of an epoch may be short
-    epochs: Epochs = 1  # passes over the client's rows, 0.5 for half; None for ...
+    batch_size: AtLeastOne  # the last batch of an epoch may be short
+    epochs: Epochs = 1  # passes over the client's examples, 0.5 for half; None for ...
     steps: Steps = None  # ... a number of steps
     optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd
-    # A multiple of the rate as a function of the local step, 0 for a round's first.
+    # A factor of the rate as a function of the local step, which counts from 0.
     by_step: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
@@ -122,39 +122,39 @@ class Local:
             )
 
     def _replace(self, **changes: Any) -> "Local":
-        """A copy with some fields changed, checked; as of the NamedTuples here."""
+        """A checked copy with some fields changed, like that of a NamedTuple."""
         return dataclasses.replace(self, **changes)
 
 
 class Turn(NamedTuple):
-    """What a client is told of this round."""
+    """One client's part in a round."""
 
-    key: Key  # from seed, round and client id: never from a position
+    key: Key  # from the seed, the round and the client id, never from a position
     round: Array  # i32[], 0 for the first
-    steps: Array  # i32[], this client's budget of local steps
-    id: Array  # i32[], this client's number
+    steps: Array  # i32[], the client's budget of local steps
+    id: Array  # i32[], the client's number
     num_clients: int  # C
-    public: ClientData  # the rows that the server holds; size 0 where there are none
+    public: ClientData  # the examples at the server; size 0 if there are none
 
 
 class Cohort(NamedTuple):
-    """What `aggregate` may know of who took part, and of the round."""
+    """The participants of a round, for `aggregate`."""
 
     ids: Array  # i32[M]
-    weight: Array  # f32[M], rows of each client, or its draws (selection.by_size)
-    mask: Array  # f32[M], 0 for who did not report, or stands here a second time
-    draws: Array  # f32[M], times drawn: 1, but for selection.by_size
+    weight: Array  # f32[M], examples of each client, or its draws (selection.by_size)
+    mask: Array  # f32[M], 0 for a client that did not report, or is listed again
+    draws: Array  # f32[M], times drawn: 1 except in selection.by_size
     num_clients: int  # C
     round: Array  # i32[], 0 for the first
-    key: Key  # the server's own of this round
-    public: ClientData  # the rows that the server holds; size 0 where there are none
-    # Of uploads by architecture: the place in the cohort of each of a stack, by the
-    # architecture's number, i32[M_g]; past the end for a slot that nobody fills.
+    key: Key  # the server's key of this round
+    public: ClientData  # the examples at the server; size 0 if there are none
+    # For uploads by architecture: the positions in the cohort of the members of each
+    # stack, by the architecture's number, i32[M_g]; past the end for an empty slot.
     places: Any = ()
 
 
 def message_origin(message: Message, client: Client, upload: Upload) -> Origin:
-    """The message: the origin of an upload that is the message, trained."""
+    """The message: the origin of an upload that is the message after training."""
     return message
 
 
@@ -164,14 +164,14 @@ def zero_origin(message: Message, client: Client, upload: Upload) -> Origin:
 
 
 class Algorithm(NamedTuple):
-    """A federated learning method: functions of one client, but for `aggregate`.
+    """A federated learning method: functions of one client, except for `aggregate`.
 
-    Who is judged by what: a client by `personal`, or by `server_model` where that is
-    None; a client that never took part by `newcomer` where the method has one.
+    A client is evaluated with `personal`, or with `server_model` if that is None; a
+    client that never took part, with `newcomer` if the method has it.
     """
 
     init: Callable[[Params, int, Key], Server]  # (params, num_clients, key)
-    init_client: Callable[[Params, Array, Key], Client]  # (params, id, key); unseen too
+    init_client: Callable[[Params, Array, Key], Client]  # (params, id, key)
     message: Callable[[Turn, Server, Client], Message]  # its leaves are the bytes down
     train: Callable[  # (turn, message, client, data); the upload is the bytes up
         [Turn, Message, Client, ClientData], tuple[Client, Upload, Metrics]
@@ -182,37 +182,37 @@ class Algorithm(NamedTuple):
     personal: Callable[[Turn, Server, Client, ClientData], Personal] | None = None
     newcomer: Callable[[Turn, Server, ClientData], Personal] | None = None
     endpoints: Callable[[Server, Client], tuple[Params, Params]] | None = None
-    # What an evaluation keeps of each client beside its metrics, f32[] by name.
+    # Further numbers of each client in an evaluation, f32[] by name.
     quantities: Callable[[Server, Client], dict[str, Array]] | None = None
     adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
     parts: tuple[str, ...] = ()  # of `Task.groups`: a run refuses a model without them
     linear: bool = False  # a run refuses a model that is not linear in its parameters
-    # The server keeps or weighs each client's upload: a run refuses a channel that puts
-    # one value in the place of all.
+    # The server treats each client's upload separately: a run refuses a channel that
+    # replaces all uploads by one value.
     uploads_by_client: bool = False
-    # What an upload is a change of, for channels: what a client sends that takes no
-    # step. Zeros where the upload is a difference; None at leaves that say for whom it
-    # is, or count. The client's state is that before training.
+    # The start of an upload, for channels, which act on the change from there: what a
+    # client sends that takes no step. Zeros if the upload is a difference, and None at
+    # leaves that are indices or counts. The client's state is that before training.
     origin: Callable[[Message, Client, Upload], Origin] = message_origin
-    # The number of the client's architecture (`Task.number`), if uploads differ by it:
-    # `aggregate` takes a dict of stacks by number then, one of each architecture that
-    # sent, and `aggregation.senders` has the cohort of each. None where all are alike.
+    # The number of the client's architecture (`Task.number`) if uploads depend on it:
+    # then `aggregate` takes a dict of stacks by number, one for each architecture with
+    # uploads, and `aggregation.senders` has the cohort of each. Otherwise None.
     architecture: int | None = None
-    # What the same cohort does next in the same round: its `message`, `train` and
-    # `aggregate` follow those here, on the states as these left them.
+    # The next exchange of the same cohort in the same round: its `message`, `train` and
+    # `aggregate` follow those here, on the states that these return.
     then: "Algorithm | None" = None
 
 
 class RunState(NamedTuple):
-    """All that changes in a run: this pytree is the checkpoint, whole."""
+    """All that changes in a run: this pytree is the whole checkpoint."""
 
-    key: Key  # the run's key; constant, derived from by fold_in
+    key: Key  # the run's key; it is constant, and others are derived by fold_in
     round: Array  # i32[], rounds finished
     server: Server
     clients: Client  # stacked over C
     participations: Array  # i32[C], rounds in which a client reported
-    cohort: Array  # i32[M], who was asked in the last round; C for nobody
-    selection: Any  # what the selection learned (pfljax.selection)
-    channel: Any  # what the channel remembers (pfljax.channel)
-    # Uploads under way, of asynchronous rounds (pfljax.engine.modes); () of others.
+    cohort: Array  # i32[M], the clients selected in the last round; C for an empty slot
+    selection: Any  # the state of the selection (pfljax.selection)
+    channel: Any  # the state of the channel (pfljax.channel)
+    # Uploads under way in asynchronous rounds (pfljax.engine.modes); otherwise ().
     pending: Any = ()

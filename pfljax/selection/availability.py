@@ -83,6 +83,16 @@ def availability(
         share = least_label if pattern == "labels" else label_count
         constant = _probability(pattern, beta, sizes, share, devices)
         chance = _by_hour(constant, pattern, period)
+    return _draw_by(chance, cohort, num_clients, by_round=pattern in BY_ROUND)
+
+
+Chance = Callable[[Any], Array]  # round -> the probability of each client, f32[C]
+
+
+def _draw_by(
+    chance: Chance, cohort: int, num_clients: int, by_round: bool
+) -> Selection:
+    """Draws clients that are available by chance; the state is the round, if any."""
 
     def choose(round_: Any, key: Key) -> Array:
         # A number below 1: a client of probability 1 is always available.
@@ -92,17 +102,11 @@ def availability(
     def next_round(round_: Array, members: Cohort, metrics: Metrics) -> Array:
         return round_ + 1
 
-    if pattern not in BY_ROUND:
+    if not by_round:
         return Selection(cohort=cohort, choose=choose)
     return Selection(
-        cohort=cohort,
-        choose=choose,
-        init=lambda: jnp.int32(0),
-        update=next_round,
+        cohort=cohort, choose=choose, init=lambda: jnp.int32(0), update=next_round
     )
-
-
-Chance = Callable[[Any], Array]  # round -> the probability of each client, f32[C]
 
 
 def _by_trace(trace: np.ndarray) -> Chance:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
+from pfljax.core.aggregation import record
 from pfljax.core.losses import cross_entropy
 from pfljax.core.minibatches import take_examples
 from pfljax.core.public_examples import require
@@ -17,7 +18,6 @@ from pfljax.core.types import Array, Cohort, Key, Params, Task
 from pfljax.registry import AtLeastOne, NotNegative, Positive, Share, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
-from pfljax.selection.reports import record
 
 STEEPEST = 50.0  # the largest exponent: beyond it one class has all the weight anyway
 NEAREST = 1e-6  # the smallest divergence: its inverse is the reward
@@ -73,21 +73,27 @@ def cmab(
             members.public, jnp.arange(public_rows), jnp.ones(public_rows)
         )
 
-        # One after another: gradients of all at once would be the cohort's models.
+        # One after another: all gradients at once would be as large as all models.
         estimates = jax.lax.map(lambda w: composition(task, w, batch, beta), models)
         return _learn(state, members, estimates, memory)
 
-    def init() -> State:
-        classes = task.num_classes
-        return State(
-            round=jnp.int32(0),
-            pulls=jnp.zeros(num_clients),
-            reward=jnp.zeros(num_clients),
-            weight=jnp.zeros(num_clients),
-            composition=jnp.full((num_clients, classes), 1 / classes, jnp.float32),
-        )
+    return Selection(
+        cohort=cohort,
+        choose=choose,
+        init=lambda: _init(num_clients, task.num_classes),
+        observe=observe,
+    )
 
-    return Selection(cohort=cohort, choose=choose, init=init, observe=observe)
+
+def _init(num_clients: int, classes: int) -> State:
+    """Makes the state before the first round."""
+    return State(
+        round=jnp.int32(0),
+        pulls=jnp.zeros(num_clients),
+        reward=jnp.zeros(num_clients),
+        weight=jnp.zeros(num_clients),
+        composition=jnp.full((num_clients, classes), 1 / classes, jnp.float32),
+    )
 
 
 def composition(task: Task, params: Params, batch: Any, beta: float) -> Array:
@@ -98,10 +104,10 @@ def composition(task: Task, params: Params, batch: Any, beta: float) -> Array:
     features = task.features(params, batch, None)
 
     def square_norm(label: Array) -> Array:
-        of_class = batch._replace(mask=(batch.y == label).astype(jnp.float32))
+        in_class = batch._replace(mask=(batch.y == label).astype(jnp.float32))
 
         def loss(params: Params) -> Array:
-            return cross_entropy(task.head(params, features), of_class)
+            return cross_entropy(task.head(params, features), in_class)
 
         return tree.square_norm(jax.grad(loss)(params))
 
@@ -127,10 +133,10 @@ def _learn(state: State, cohort: Cohort, estimates: Array, memory: float) -> Sta
     weight = memory * state.weight[cohort.ids] + 1
     return State(
         round=state.round + 1,
-        pulls=record(state.pulls, cohort, state.pulls[cohort.ids] + 1),
-        reward=record(state.reward, cohort, reward),
-        weight=record(state.weight, cohort, weight),
-        composition=record(state.composition, cohort, estimates),
+        pulls=record(state.pulls, state.pulls[cohort.ids] + 1, cohort),
+        reward=record(state.reward, reward, cohort),
+        weight=record(state.weight, weight, cohort),
+        composition=record(state.composition, estimates, cohort),
     )
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import take_examples
 from pfljax.core.public_examples import require
@@ -92,18 +93,26 @@ def favor(
         known = state.round >= in_turn
         return _learn(state, models, model, members, reward, known)
 
-    def init() -> State:
-        params = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
-        size = sum(leaf.size for leaf in jax.tree.leaves(params))
-        return State(
-            round=jnp.int32(0),
-            mean=jnp.zeros(size),
-            basis=jnp.zeros((components, size)),
-            models=jnp.zeros((num_clients + 1, components)),
-            agent=q_network.init(jax.random.key(0), widths),
-        )
+    return Selection(
+        cohort=cohort,
+        choose=choose,
+        init=lambda: _init(task, num_clients, components, widths),
+        observe=observe,
+    )
 
-    return Selection(cohort=cohort, choose=choose, init=init, observe=observe)
+
+def _init(
+    task: Task, num_clients: int, components: int, widths: tuple[int, ...]
+) -> State:
+    """Makes the state before the first round."""
+    size = sum(leaf.size for leaf in jax.tree.leaves(shapes_of_model(task)))
+    return State(
+        round=jnp.int32(0),
+        mean=jnp.zeros(size),
+        basis=jnp.zeros((components, size)),
+        models=jnp.zeros((num_clients + 1, components)),
+        agent=q_network.init(jax.random.key(0), widths),
+    )
 
 
 def _learn(
@@ -155,16 +164,22 @@ def _components(sent: Array, mask: Array, count: int) -> Any:
     In units of the first component's standard deviation. Zeros past M components.
     """
     came = mask[:, None]
-    mean = (came * sent).sum(0) / jnp.maximum(mask.sum(), 1)
+    reported = jnp.maximum(mask.sum(), 1)
+    mean = (came * sent).sum(0) / reported
     centred = came * (sent - mean)
-    # Of few models of many parameters: eigenvectors of their products, [M, M].
-    square, vectors = jnp.linalg.eigh(centred @ centred.T)
+    # For few models of many parameters: eigenvectors of their products, [M, M].
+    products = centred @ centred.T
+    square, vectors = jnp.linalg.eigh(products)
     most = min(count, len(mask))
     order = jnp.argsort(-square)[:most]
     length = jnp.sqrt(jnp.maximum(square[order], 0))
-    # Models in their mean span a dimension less: the last lengths are rounding.
+    # Centred models span one dimension less: the last lengths are rounding errors.
     is_real = length > 1e-3 * length[0]
-    basis = (centred.T @ vectors[:, order]).T / jnp.where(is_real, length, 1)[:, None]
-    spread = length[0] / jnp.sqrt(jnp.maximum(mask.sum(), 1))
-    basis = jnp.where(is_real[:, None], basis / jnp.maximum(spread, 1e-12), 0)
-    return mean, jnp.zeros((count, sent.shape[1])).at[:most].set(basis)
+    divisor = jnp.where(is_real, length, 1)
+    directions = centred.T @ vectors[:, order]
+    basis = directions.T / divisor[:, None]
+    spread = length[0] / jnp.sqrt(reported)
+    scaled = basis / jnp.maximum(spread, 1e-12)
+    basis = jnp.where(is_real[:, None], scaled, 0)
+    padded = jnp.zeros((count, sent.shape[1]))
+    return mean, padded.at[:most].set(basis)

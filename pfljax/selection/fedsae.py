@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.aggregation import record
 from pfljax.core.types import Array, Cohort, Key, Metrics
 from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import draw_weighted, require_cohort
-from pfljax.selection.reports import losses, record
+from pfljax.selection.reports import losses
 
 FIRST = (1.0, 2.0)  # the easy and the hard work of the first round
 FAST = 3.0  # fassa: a step of work below the threshold
@@ -91,21 +92,29 @@ def fedsae(
         asked = jnp.where(members.draws > 0, members.ids, num_clients)
         afforded = _afford(affordable, state.round, members.ids)
         value = root_size[members.ids] * losses(metrics)
-        value = record(state.value, members, value)
+        value = record(state.value, value, members)
         state = state._replace(round=state.round + 1, value=value)
         return _learn(state, asked, afforded, rule, gain)
 
-    def init() -> State:
-        easy, hard = FIRST
-        return State(
-            round=jnp.int32(0),
-            easy=jnp.full(num_clients, easy, jnp.float32),
-            hard=jnp.full(num_clients, hard, jnp.float32),
-            threshold=jnp.zeros(num_clients),
-            value=jnp.zeros(num_clients),
-        )
+    return Selection(
+        cohort=cohort,
+        choose=choose,
+        work=work,
+        init=lambda: _init(num_clients),
+        update=update,
+    )
 
-    return Selection(cohort=cohort, choose=choose, work=work, init=init, update=update)
+
+def _init(num_clients: int) -> State:
+    """Makes the state before the first round."""
+    easy, hard = FIRST
+    return State(
+        round=jnp.int32(0),
+        easy=jnp.full(num_clients, easy, jnp.float32),
+        hard=jnp.full(num_clients, hard, jnp.float32),
+        threshold=jnp.zeros(num_clients),
+        value=jnp.zeros(num_clients),
+    )
 
 
 def _make_devices(num_clients: int, seed: int) -> Devices:
@@ -136,9 +145,9 @@ def _to_steps(work: Array, steps: Array, epochs: Any) -> Array:
 
     Where the run counts steps, work is steps.
     """
-    of_one = steps / epochs if epochs else 1.0
+    per_epoch = steps / epochs if epochs else 1.0
     # A part of an epoch is whole steps; rounded up, so that all epochs are all steps.
-    wanted = jnp.ceil(work * of_one - 1e-4).astype(jnp.int32)
+    wanted = jnp.ceil(work * per_epoch - 1e-4).astype(jnp.int32)
     return jnp.minimum(jnp.maximum(wanted, 1), steps)
 
 

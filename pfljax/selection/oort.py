@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.aggregation import record
 from pfljax.core.keys import derive
 from pfljax.core.types import Array, Cohort, Key, Metrics
 from pfljax.registry import AtLeastOne, Count, NotNegative, Share, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import ranks, require_cohort
-from pfljax.selection.reports import losses, record
+from pfljax.selection.reports import losses
 
 CUT = 0.95  # of the lowest score that would be exploited: clients above may be drawn
 STEP = 0.05  # of clients, by which the pacer moves the quantile that T is
@@ -80,13 +81,13 @@ def oort(
     require_cohort(cohort, num_clients)
     examples = jnp.asarray(sizes, jnp.float32)
     wanted = _prefer(seconds, preferred, pacer)
-    of_round = jnp.asarray(seconds, jnp.float32)
+    expected = jnp.asarray(seconds, jnp.float32)
     log_speed = jnp.asarray(-np.log(seconds), jnp.float32)
 
     def choose(state: State, key: Key) -> Array:
         share = jnp.maximum(exploration * decay**state.round, least)
         explored = jnp.floor(share * cohort).astype(jnp.int32)
-        late = jnp.take(wanted, state.steps, mode="clip") / of_round
+        late = jnp.take(wanted, state.steps, mode="clip") / expected
         scores = _scores(state, jnp.minimum(late, 1) ** penalty)
         return _choose(state, key, scores, log_speed, cohort, explored)
 
@@ -95,23 +96,27 @@ def oort(
         finished = state.round + 1
         after = state._replace(
             round=finished,
-            utility=record(state.utility, members, utility),
-            last=record(state.last, members, finished),
+            utility=record(state.utility, utility, members),
+            last=record(state.last, finished, members),
         )
         total = jnp.where(members.mask > 0, utility, 0).sum()
         return _pace(after, total, pacer) if pacer else after
 
-    def init() -> State:
-        return State(
-            round=jnp.int32(0),
-            utility=jnp.zeros(num_clients),
-            last=jnp.zeros(num_clients, jnp.int32),
-            before=jnp.float32(0),
-            current=jnp.float32(0),
-            steps=jnp.int32(0),
-        )
+    return Selection(
+        cohort=cohort, choose=choose, init=lambda: _init(num_clients), update=update
+    )
 
-    return Selection(cohort=cohort, choose=choose, init=init, update=update)
+
+def _init(num_clients: int) -> State:
+    """Makes the state before the first round."""
+    return State(
+        round=jnp.int32(0),
+        utility=jnp.zeros(num_clients),
+        last=jnp.zeros(num_clients, jnp.int32),
+        before=jnp.float32(0),
+        current=jnp.float32(0),
+        steps=jnp.int32(0),
+    )
 
 
 def _prefer(seconds: np.ndarray, preferred: float, pacer: int) -> Array:

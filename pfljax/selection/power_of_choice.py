@@ -12,8 +12,8 @@ import numpy as np
 
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
-from pfljax.core.training import mean_over_examples
-from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
+from pfljax.core.training import full_loss
+from pfljax.core.types import Array, ClientData, Key, Params, Task
 from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection, keep_state
 from pfljax.selection.draws import draw_weighted, require_cohort
@@ -62,7 +62,6 @@ def power_of_choice(
             f"power_of_choice: candidates is {candidates}; expected {cohort} <= "
             f"candidates <= {num_clients}, from the cohort to all clients"
         )
-    measure = _loss_of_all if loss == "all" else _loss_of_minibatch
     log_size = jnp.log(jnp.asarray(sizes, jnp.float32))  # -inf for none
 
     def draw(key: Key) -> Array:
@@ -79,12 +78,15 @@ def power_of_choice(
         ids = draw(key)
         batch_key = derive(key, "minibatch")
 
-        def one(client: Array) -> Array:
+        def measure(client: Array) -> Array:
             data = train._replace(offset=train.offset[client], size=train.size[client])
+            if loss == "all":
+                return full_loss(task.loss, model, data, batch_size)
             client_key = jax.random.fold_in(batch_key, client)
-            return measure(task, model, data, client_key, batch_size)
+            batch = minibatch(data, jnp.int32(0), client_key, batch_size)
+            return task.loss(model, batch, None)
 
-        return known.at[ids].set(losses({"loss": jax.lax.map(one, ids)}))
+        return known.at[ids].set(losses({"loss": jax.lax.map(measure, ids)}))
 
     by_last = Selection(
         cohort=cohort,
@@ -95,22 +97,3 @@ def power_of_choice(
     if loss == "last":
         return by_last
     return by_last._replace(update=keep_state, evaluate=evaluate)
-
-
-def _loss_of_minibatch(
-    task: Task, model: Params, data: ClientData, key: Key, batch_size: int
-) -> Array:
-    """Returns the loss of some of a client's examples, in evaluation mode, f32[]."""
-    batch = minibatch(data, jnp.int32(0), key, batch_size)
-    return task.loss(model, batch, None)
-
-
-def _loss_of_all(
-    task: Task, model: Params, data: ClientData, key: Key, batch_size: int
-) -> Array:
-    """Returns the mean loss over all of a client's examples, f32[]."""
-
-    def measure(batch: Batch) -> Array:
-        return task.loss(model, batch, None)
-
-    return mean_over_examples(measure, data, batch_size)

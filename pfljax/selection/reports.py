@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 
-from pfljax.core.aggregation import present_ids
+from pfljax.core.aggregation import record
 from pfljax.core.types import Array, Cohort, Metrics
 
 TURN_SECONDS = "turn_seconds"  # among the metrics, where there is a clock
@@ -17,11 +17,6 @@ def losses(metrics: Metrics) -> Array:
     )
 
 
-def record(values: Array, cohort: Cohort, reported: Array) -> Array:
-    """Replaces the values [C] of the clients that reported by these [M]."""
-    return values.at[present_ids(cohort)].set(reported, mode="drop")
-
-
 def record_losses(values: Array, cohort: Cohort, metrics: Metrics) -> Array:
     """Replaces the last losses f32[C] of the clients that reported."""
-    return record(values, cohort, losses(metrics))
+    return record(values, losses(metrics), cohort)

@@ -99,19 +99,25 @@ def tifl(
         due = after.round % retier == 0
         return after._replace(speed=sort(speed, seconds, tiers, due))
 
-    def init() -> State:
-        return State(
-            round=jnp.int32(0),
-            credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
-            probability=jnp.full(tiers, 1 / tiers, jnp.float32),
-            # Nothing is known of a tier: none is worse.
-            loss=jnp.full(tiers, jnp.inf, jnp.float32),
-            before=jnp.full(tiers, jnp.inf, jnp.float32),
-            # Made anew: the state of a run is donated.
-            speed=expect(seconds, tiers),
-        )
+    return Selection(
+        cohort=cohort,
+        choose=choose,
+        init=lambda: _init(seconds, rounds, tiers),
+        update=update,
+    )
 
-    return Selection(cohort=cohort, choose=choose, init=init, update=update)
+
+def _init(seconds: np.ndarray, rounds: int, tiers: int) -> State:
+    """Makes the state before the first round; its arrays are new, as it is donated."""
+    return State(
+        round=jnp.int32(0),
+        credits=jnp.full(tiers, -(-rounds // tiers), jnp.int32),
+        probability=jnp.full(tiers, 1 / tiers, jnp.float32),
+        # Nothing is known of the tiers yet: none is worse.
+        loss=jnp.full(tiers, jnp.inf, jnp.float32),
+        before=jnp.full(tiers, jnp.inf, jnp.float32),
+        speed=expect(seconds, tiers),
+    )
 
 
 def _require_tiers(num_clients: int, tiers: int, cohort: int) -> None:

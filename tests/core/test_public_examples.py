@@ -56,5 +56,5 @@ def test_another_key_draws_another_subset():
 
 def test_a_server_without_rows_is_refused():
     public_examples.require("fedmd", 1)
-    with pytest.raises(ValueError, match="fedmd needs rows of the server"):
+    with pytest.raises(ValueError, match="fedmd needs examples at the server"):
         public_examples.require("fedmd", 0)

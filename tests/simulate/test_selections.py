@@ -63,8 +63,8 @@ REFUSED = {
     "sae-rule": ({"selection": "fedsae:rule=ora"}, "rule is 'ora'; expected 'ira' or "),
     "sae-gain": ({"selection": "fedsae:gain=0"}, "gain is 0.*; expected a finite numb"),
     "oort-share": ({"selection": "oort:exploration=2"}, "exploration is 2.*; expected"),
-    "cmab-rows": ({"selection": "cmab"}, "cmab needs rows of the server.*public=0.1"),
-    "favor-rows": ({"selection": "favor"}, "favor needs rows of the server.*public=0"),
+    "cmab-rows": ({"selection": "cmab"}, "cmab needs examples at.*public=0.1"),
+    "favor-rows": ({"selection": "favor"}, "favor needs examples at.*public=0.1"),
     "favor-target": ({"selection": "favor:target=2", "public": 0.1}, "target is 2.*; "),
     "cmab-uploads": (
         {"selection": "cmab", "public": 0.1, "algorithm": "scaffold"},

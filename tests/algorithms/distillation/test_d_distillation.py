@@ -253,7 +253,7 @@ def test_a_client_of_no_run_has_heard_of_nobody(pulled):
 
 
 def test_a_server_without_rows_is_refused():
-    with pytest.raises(ValueError, match="d_distillation needs rows"):
+    with pytest.raises(ValueError, match="d_distillation needs examples"):
         d_distillation(TASK, NOISY, public_rows=0)
 
 

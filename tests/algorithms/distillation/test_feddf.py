@@ -158,5 +158,5 @@ def test_all_architectures_teach_each(two):
 
 
 def test_a_server_without_rows_is_refused():
-    with pytest.raises(ValueError, match="needs rows of the server, and"):
+    with pytest.raises(ValueError, match="needs examples at the server, and"):
         feddf(TASK, FULL, public_rows=0)

@@ -151,7 +151,7 @@ def test_digesting_moves_a_party_towards_the_others():
 
 
 def test_a_server_without_rows_is_refused():
-    with pytest.raises(ValueError, match="fedmd needs rows"):
+    with pytest.raises(ValueError, match="fedmd needs examples"):
         fedmd(TASK, NOISY, public_rows=0)
 
 
