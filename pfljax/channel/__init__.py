@@ -1,4 +1,4 @@
-"""What may happen to an upload between a client and `aggregate`.
+"""Channels: the way of uploads from the clients to `aggregate`.
 
     upload_k -> send (at the client) -> lose -> receive (at the server) -> aggregate
 

@@ -1,8 +1,8 @@
-"""What malicious clients send in place of what they changed.
+"""Attacks: malicious clients that send something else than their changes.
 
-A fixed share of the clients is malicious in a run (`pfljax.core.malicious`); the
-channel's state says which. Whatever clients do to honest uploads, such as clipping,
-comes after: an attacker of these kinds cannot avoid it.
+A fixed share of the clients is malicious in a run (`pfljax.core.malicious`); the state
+of the channel has these clients. What clients do to honest uploads, such as clipping,
+comes after the attack, which cannot avoid it.
 
 Attacks of Li et al. (Ditto), ICML 2021, https://arxiv.org/abs/2012.04221, section 4.1.
 """
@@ -15,15 +15,16 @@ import jax.numpy as jnp
 
 from pfljax.channel.base import NONE, Channel, Sender, Sent, Start, with_change
 from pfljax.core import malicious, tree
+from pfljax.core.keys import map_with_keys
 from pfljax.core.malicious import Attackers
-from pfljax.core.types import Array, Origin, Upload
+from pfljax.core.types import Array, Key, Origin, Upload
 from pfljax.registry import Positive, component
 
 OFF = NONE._replace(stage="attack")  # nobody is malicious
 
 
 def draw_attackers(share: float) -> Callable[[Start], Array]:
-    """A state that says of each client whether it is malicious, bool[C]."""
+    """The state of an attack: whether each client is malicious, bool[C]."""
 
     def init(start: Start) -> Array:
         return malicious.draw(start.key, start.num_clients, share)
@@ -67,16 +68,15 @@ def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Chann
     """
 
     def attack(sender: Sender, change: Any) -> Any:
-        leaves, structure = jax.tree.flatten(change)
+        leaves = jax.tree.leaves(change)
         if not leaves:
             return change
         deviation = jnp.concatenate([leaf.ravel() for leaf in leaves]).std()
-        noise = []
-        for number, leaf in enumerate(leaves):
-            leaf_key = jax.random.fold_in(sender.key, number)
-            drawn = jax.random.normal(leaf_key, leaf.shape, leaf.dtype)
-            noise.append(scale * deviation * drawn)
-        return jax.tree.unflatten(structure, noise)
+
+        def draw(key: Key, leaf: Array) -> Array:
+            return scale * deviation * jax.random.normal(key, leaf.shape, leaf.dtype)
+
+        return map_with_keys(draw, sender.key, change)
 
     return attacking(attackers, attack)
 
@@ -88,7 +88,8 @@ def model_replacement(
     """Malicious clients send `boost` times their change; None is the cohort size.
 
     The mean of the cohort is then theirs (Bagdasaryan et al., AISTATS 2020,
-    https://arxiv.org/abs/1807.00459). Meant with noise "poison", for wrong labels.
+    https://arxiv.org/abs/1807.00459). It is meant for poisoned labels, with the noise
+    "poison".
 
     Args:
       attackers: share of all clients that are malicious.

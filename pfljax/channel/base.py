@@ -1,4 +1,4 @@
-"""What a channel is, and the pieces that several kinds of them share."""
+"""The record of a channel, and functions that several channels share."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ STAGES = ("attack", "clip", "compress", "lose", "reduce")
 
 
 class Start(NamedTuple):
-    """What the state of a channel may be made of."""
+    """The inputs from which the state of a channel is made."""
 
     key: Key  # of the run
     num_clients: int
@@ -30,7 +30,7 @@ class Sender(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What leaves a client, and what it keeps."""
+    """The upload that leaves a client, and the memory that it keeps."""
 
     upload: Upload
     memory: Any = ()  # of the client, for its next upload
@@ -105,9 +105,9 @@ def sending(send: Callable[[Key, Origin, Upload], Upload]) -> Channel:
 def with_change(
     origin: Origin, upload: Upload, change_of: Callable[[Any], Any]
 ) -> Upload:
-    """The upload with what changed in it, as `change_of` makes it of what did.
+    """The upload with its change replaced by `change_of` it.
 
-    Also of stacked uploads, whose origins are stacked as well.
+    It also works for stacked uploads with stacked origins.
     """
     start, values, others = origins.parts(origin, upload)
     change = change_of(tree.sub(values, start))
@@ -115,7 +115,7 @@ def with_change(
 
 
 def change_shapes(origin: Origin, upload: Upload) -> Any:
-    """What changed of an upload, as its shapes; None at other leaves."""
+    """The leaves of an upload that are changes, as shapes; None at other leaves."""
     return origins.parts(origin, upload).values
 
 

@@ -28,7 +28,7 @@ def colluding(share: float, forge: Forge) -> Channel:
     def receive(
         is_malicious: Any, key: Key, uploads: Upload, starts: Any, cohort: Cohort
     ) -> tuple[Upload, Any]:
-        # An empty place has the id C, and is nobody.
+        # An empty slot has the id C, past the end.
         here = is_malicious.at[cohort.ids].get(mode="fill", fill_value=False)
         present = cohort.mask > 0
         honest = (present & ~here).astype(jnp.float32)
@@ -39,7 +39,7 @@ def colluding(share: float, forge: Forge) -> Channel:
             return aggregation.repeat(change, changes)
 
         theirs = with_change(starts, uploads, forge_change)
-        # Of nobody honest there is nothing to forge from.
+        # Without an honest client there is nothing to forge from.
         replaced = (forging > 0) & (honest.sum() > 0)
         return tree.where_each(replaced, theirs, uploads), is_malicious
 

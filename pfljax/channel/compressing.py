@@ -1,19 +1,20 @@
-"""A channel of a compressor: what arrives of a change, what it weighs, what is kept.
+"""Channels that compress changes, with error feedback.
 
     p = Delta + e;   sent = C(p);   e <- p - sent           (with error feedback)
 
-e is the client's memory, zero before its first upload, and stays as it is where the
-client does not take part. Seide et al., Interspeech 2014; Stich et al., NeurIPS 2018,
+e is the client's memory: zero before its first upload, and unchanged when the client
+does not take part. Seide et al., Interspeech 2014; Stich et al., NeurIPS 2018,
 https://arxiv.org/abs/1809.07599, Algorithm 1.
 
-A compressor acts leaf by leaf. A leaf that it would not make shorter goes as it is, so
-that k = d or as many levels as float32 has is no channel, to the bit. So do leaves that
-are no change. Numbers are restored here, for the server computes with floats: their
-bits are only counted.
+A compressor acts on each leaf. A leaf that it would not make shorter is sent as it is,
+so that k = d, or as many levels as float32 has, is equal to no channel to the bit.
+Leaves that are no change are sent as they are, too. Numbers are restored here, because
+the server computes with floats: their bits are only counted.
 """
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ import jax
 from pfljax.channel import origins
 from pfljax.channel.base import NONE, Channel, Sender, Sent, change_shapes
 from pfljax.core import tree
+from pfljax.core.keys import map_with_keys
 from pfljax.core.types import Array, Key, Origin, Upload
 
 
@@ -28,7 +30,7 @@ class Compressor(NamedTuple):
     """How a leaf of a change is sent."""
 
     arrived: Callable[[Key, Array], Array]  # the leaf, as the server restores it
-    bits: Callable[[Any], float]  # of a leaf, by its shape
+    bits: Callable[[Any], float]  # bits of a leaf, from its shape
 
 
 def compressing(compressor: Compressor, feedback: bool) -> Channel:
@@ -41,7 +43,7 @@ def compressing(compressor: Compressor, feedback: bool) -> Channel:
         change = tree.sub(values, start)
         if feedback:
             change = tree.add(change, memory)
-        arrived = _each(compressor, sender.key, change)
+        arrived = map_with_keys(partial(_restore, compressor), sender.key, change)
 
         def as_sent(value: Array, begun: Array, change: Array) -> Array:
             return value if _is_whole(compressor, value) else begun + change
@@ -75,13 +77,6 @@ def _is_whole(compressor: Compressor, leaf: Any) -> bool:
     return compressor.bits(leaf) >= bits_of_whole(leaf)
 
 
-def _each(compressor: Compressor, key: Key, change: Any) -> Any:
-    """The leaves as they arrive, each with a key of its own."""
-    leaves, structure = jax.tree.flatten(change)
-    arrived = []
-    for number, leaf in enumerate(leaves):
-        if not _is_whole(compressor, leaf):
-            leaf_key = jax.random.fold_in(key, number)
-            leaf = compressor.arrived(leaf_key, leaf)
-        arrived.append(leaf)
-    return jax.tree.unflatten(structure, arrived)
+def _restore(compressor: Compressor, key: Key, leaf: Array) -> Array:
+    """The leaf as it arrives."""
+    return leaf if _is_whole(compressor, leaf) else compressor.arrived(key, leaf)

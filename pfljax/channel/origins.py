@@ -1,7 +1,7 @@
-"""What a client changed: its upload, beside the origin that its method declares.
+"""The changes in an upload, from the origin that its method declares.
 
-An origin (`Algorithm.origin`) is shaped as the upload, with None at leaves that are no
-change. Of IFCA, where client k trained the second of two models:
+An origin (`Algorithm.origin`) is shaped like the upload, with None at leaves that are
+no change. For IFCA, where client k trained the second of two models:
 
     upload   {"params": w_k, "choice": [0, 1]}
     origin   {"params": w_2, "choice": None}
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
 
 
 def parts(origin: Origin, upload: Upload) -> Parts:
-    """What changed of an upload, and what it is a change of, apart from the rest."""
+    """The changed leaves of an upload and their start, separate from the others."""
 
     def start_leaf(leaf: Array, start: Any) -> Any:
         return start if is_change(leaf, start) else None

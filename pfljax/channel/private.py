@@ -4,8 +4,8 @@
 
 Every upload becomes its origin + Delta, so that Delta is whatever mean the method takes
 of the changes. M is the number of clients asked: a denominator that does not depend on
-who reports. All count alike, for weights by rows would change the sensitivity. A run's
-summary has the epsilon of its rounds (`pfljax.simulate.privacy`).
+who reports. All clients count equally, because weights by examples would change the
+sensitivity. A run's summary has the epsilon of its rounds (`pfljax.simulate.privacy`).
 
 McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963, Algorithm 1.
 """
@@ -25,7 +25,7 @@ from pfljax.channel.base import (
     with_change,
 )
 from pfljax.channel.clipping import clip, clipped_to
-from pfljax.core.keys import derive
+from pfljax.core.keys import derive, map_with_keys
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
 from pfljax.registry import NotNegative, Positive, ProperShare, component
 
@@ -36,12 +36,12 @@ def dp(
 ) -> Channel:
     """Clips changes to `norm` and adds noise N(0, (multiplier norm)^2) to their sum.
 
-    The epsilon of a run is told at this `delta`. `multiplier` = 0 is `clip` alone.
+    `multiplier` = 0 is `clip` alone.
 
     Args:
       norm: largest L2 norm of a change.
-      multiplier: of the noise: its standard deviation is multiplier * norm.
-      delta: at which epsilon is told.
+      multiplier: noise multiplier; the standard deviation is multiplier * norm.
+      delta: the delta at which epsilon is reported.
     """
     if not multiplier:
         return clip(norm=norm)()
@@ -78,10 +78,10 @@ def adaptive_clip(
 
     Args:
       norm: the first C.
-      quantile: at which C settles.
-      rate: of its steps.
-      multiplier: of the noise, of sum and share together; 0 clips alone.
-      delta: at which epsilon is told.
+      quantile: quantile of the lengths that C follows.
+      rate: step size of log C.
+      multiplier: noise multiplier of sum and share together; 0 only clips.
+      delta: the delta at which epsilon is reported.
     """
 
     def init(start: Start) -> Any:
@@ -118,9 +118,9 @@ def adaptive_clip(
 
 
 def _short_share(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array:
-    """The share of short changes, f32[]: of those asked with noise on their count.
+    """The share of short changes, f32[], among the clients asked, with noise.
 
-    Without noise of those who reported, for then nothing is to be hidden.
+    Without noise it is the share among those that reported: nothing has to be hidden.
     """
     count = (is_short * cohort.mask).sum()
     if noise is None:
@@ -148,19 +148,17 @@ def noised_mean(
     """The uploads, each with the noised mean of all changes in place of its own."""
     asked = jnp.maximum(count_asked(cohort), 1)
 
-    def add_noise(changes: Any) -> Any:
-        leaves, structure = jax.tree.flatten(changes)
-        means = []
-        for number, leaf in enumerate(leaves):
-            total = jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
-            leaf_key = jax.random.fold_in(key, number)
-            noise = jax.random.normal(leaf_key, total.shape, total.dtype)
-            means.append((total + std * noise) / asked)
-        return jax.tree.unflatten(structure, means)
+    def noised(leaf_key: Key, leaf: Array) -> Array:
+        total = jnp.tensordot(cohort.mask, leaf, 1, precision="highest")
+        noise = jax.random.normal(leaf_key, total.shape, total.dtype)
+        return (total + std * noise) / asked
 
-    return with_change(starts, uploads, add_noise)
+    def compute_mean(changes: Any) -> Any:
+        return map_with_keys(noised, key, changes)
+
+    return with_change(starts, uploads, compute_mean)
 
 
 def count_asked(cohort: Cohort) -> Array:
-    """How many clients were asked in the round, f32[]."""
+    """The number of clients that were asked in the round, f32[]."""
     return (cohort.draws > 0).sum().astype(jnp.float32)

@@ -77,9 +77,9 @@ def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
 
         def reduce(leaf: Array) -> Array:
             # The absent sort behind all others, to ranks that are cut off.
-            reported = jnp.where(_column(present, leaf), leaf, jnp.inf)
+            reported = jnp.where(tree.column(present, leaf), leaf, jnp.inf)
             in_order = jnp.sort(reported, axis=0)
-            total = jnp.where(_column(inside, leaf), in_order, 0).sum(0)
+            total = jnp.where(tree.column(inside, leaf), in_order, 0).sum(0)
             return total / jnp.maximum(inside.sum(), 1)
 
         return jax.tree.map(reduce, uploads)
@@ -186,7 +186,7 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
         for _ in range(iterations):
             apart = shorten(_subtract(changes, moved), radius)
             step = aggregation.mean(apart, weight)
-            moved = jax.tree.map(jnp.add, moved, step)
+            moved = tree.add(moved, step)
         moved = tree.where(weight.sum() > 0, moved, centre)
         ours = tree.add(start, aggregation.repeat(moved, changes))
         return tree.merge(ours, others), moved
@@ -248,7 +248,7 @@ def coordinate_median(uploads: Any, weight: Array) -> Any:
 
     def reduce(leaf: Array) -> Array:
         # The number of those present is traced: shapes cannot leave the others out.
-        reported = jnp.where(_column(present, leaf), leaf, jnp.nan)
+        reported = jnp.where(tree.column(present, leaf), leaf, jnp.nan)
         return jnp.nanmedian(reported, axis=0)
 
     return jax.tree.map(reduce, uploads)
@@ -258,7 +258,7 @@ def shorten(changes: Any, norm: Any) -> Any:
     """Each change of [M, ...], scaled to at most this length."""
     length = lengths(changes)
     factor = jnp.where(length > norm, norm / jnp.maximum(length, norm), 1)
-    return jax.tree.map(lambda leaf: leaf * _column(factor, leaf), changes)
+    return jax.tree.map(lambda leaf: leaf * tree.column(factor, leaf), changes)
 
 
 def lengths(stacked: Any) -> Array:
@@ -272,8 +272,3 @@ def lengths(stacked: Any) -> Array:
 
 def _subtract(uploads: Any, centre: Any) -> Any:
     return jax.tree.map(lambda leaf, centre: leaf - centre, uploads, centre)
-
-
-def _column(vector: Array, like: Array) -> Array:
-    """`vector` [M] shaped to broadcast against `like` [M, ...]."""
-    return vector.reshape(vector.shape + (1,) * (like.ndim - 1))

@@ -1,1 +1,1 @@
-"""What a method is made of: the contract, and the vocabulary of one client."""
+"""The contract of methods, and the building blocks that they share."""

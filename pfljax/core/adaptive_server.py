@@ -2,7 +2,7 @@
 
 FedAvgM. Hsu, Qi, Brown, 2019, https://arxiv.org/abs/1909.06335. SGD with momentum.
 FedAdagrad, FedAdam, FedYogi. Reddi et al., ICLR 2021, https://arxiv.org/abs/2003.00295
-(Algorithm 2). With D the mean of what clients moved by, and v = tau^2 at first:
+(Algorithm 2). With D the mean change of the clients, and v = tau^2 at first:
 
     m <- b1 m + (1 - b1) D;   w <- w + learning_rate m / (sqrt(v) + tau)
     FedAdagrad  v <- v + D^2
@@ -108,7 +108,7 @@ def _adaptive(
     def step(m: Array, v: Array) -> Array:
         return -learning_rate * m / (jnp.sqrt(v) + tau)
 
-    # Optax calls it by these names; the updates that come are the gradient.
+    # Optax uses these names of arguments; `updates` has the gradient.
     def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         m = jax.tree.map(mean, state.m, updates)
         v = jax.tree.map(on_squares, state.v, updates)

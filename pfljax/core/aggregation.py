@@ -177,7 +177,7 @@ def mean_by_class(vectors: Array, counts: Array, weight: Array) -> Array:
     For a class that no upload has, all uploads are weighted by `weight` alone.
     """
     uniform = mean(vectors, weight)
-    weighted = counts * _column(weight, counts)
+    weighted = counts * tree.column(weight, counts)
     return counted_mean(vectors, weighted[..., None], uniform)
 
 
@@ -195,14 +195,8 @@ def segment_mean(
     def on_leaf(leaf: Array, old: Array) -> Array:
         sums = jnp.tensordot(member, leaf, axes=(0, 0), precision="highest")
         positive = jnp.maximum(total, 1e-12)
-        means = sums / _column(positive, sums)
-        filled = _column(total > 0, sums)
+        means = sums / tree.column(positive, sums)
+        filled = tree.column(total > 0, sums)
         return jnp.where(filled, means, old)
 
     return jax.tree.map(on_leaf, uploads, default)
-
-
-def _column(vector: Array, like: Array) -> Array:
-    """`vector` [M] shaped to broadcast against `like` [M, ...]."""
-    ones = (1,) * (like.ndim - 1)
-    return vector.reshape(vector.shape + ones)

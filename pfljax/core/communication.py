@@ -21,7 +21,7 @@ from pfljax.core.types import (
 
 
 class Exchange(NamedTuple):
-    """What one client and the server send each other, as shapes."""
+    """The message and the upload of one client, and its origin, as shapes."""
 
     message: Message
     origin: Origin
@@ -34,7 +34,7 @@ def shapes_of_model(task: Task) -> Params:
 
 
 def shapes_of_server(algorithm: Algorithm, task: Task, num_clients: int) -> Any:
-    """What the server keeps before the first round, as shapes."""
+    """The first state of the server, as shapes."""
 
     def init(key: Key) -> Any:
         return algorithm.init(task.init(key), num_clients, key)
@@ -97,7 +97,7 @@ def trace_exchanges(
     num_clients: int,
     input_shape: tuple[int, ...],
 ) -> list[Exchange]:
-    """What a client sends and receives in a round, in the order of its exchanges."""
+    """The exchanges of one client in a round, in their order, as shapes."""
 
     def exchanges(key: Key, data: ClientData) -> list[Exchange]:
         server, client, turn = first_turn(algorithm, task, num_clients, key, data)

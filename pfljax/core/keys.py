@@ -1,6 +1,8 @@
 """Keys: one stream of random numbers for each named purpose."""
 
 import zlib
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +15,13 @@ def derive(key: Key, purpose: str) -> Key:
     # Not `hash`, which is another number in every process.
     number = zlib.crc32(purpose.encode())
     return jax.random.fold_in(key, number & 0x7FFFFFFF)
+
+
+def map_with_keys(function: Callable[[Key, Array], Array], key: Key, tree: Any) -> Any:
+    """The function of a key and a leaf for every leaf; each has its own key."""
+    leaves, structure = jax.tree.flatten(tree)
+    keys = [jax.random.fold_in(key, number) for number in range(len(leaves))]
+    return jax.tree.unflatten(structure, map(function, keys, leaves))
 
 
 def fold(turn: Turn, purpose: str, steps: Array | int | None = None) -> Turn:

@@ -1,4 +1,4 @@
-"""Whether a model is linear in its parameters, for methods that need one."""
+"""The check that a model is linear in its parameters, for methods that need this."""
 
 import jax
 import jax.numpy as jnp
@@ -7,9 +7,9 @@ from pfljax.core.types import Array, Params, Task
 
 
 def is_linear(task: Task) -> bool:
-    """Whether the logits are linear in the parameters: a body without any, one layer.
+    """Whether the logits are linear in the parameters: one layer, and an empty body.
 
-    By shapes alone: of what is not linear JAX knows no transpose.
+    It uses shapes alone: JAX cannot transpose a function that is not linear.
     """
     if set(jax.tree.leaves(task.groups)) != {"head"}:
         return False
@@ -22,7 +22,7 @@ def is_linear(task: Task) -> bool:
     try:
         transposed = jax.linear_transpose(head, params)
         jax.eval_shape(transposed, jax.eval_shape(head, params))
-    # The rules of its primitives differ in what they raise.
+    # Different primitives raise different errors.
     except (NotImplementedError, AssertionError, TypeError, ValueError):
         return False
     return True

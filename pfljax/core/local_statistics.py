@@ -1,25 +1,26 @@
-"""What a method declares of running statistics where it does not average them.
+"""Methods whose running statistics are not averaged.
 
-`keep(method)` leaves statistics with each client, `drop(method)` with nobody, and
-`keep_of_proxy(method, proxy)` those of the small model that clients of several
-architectures share with each client. The method's own functions still see whole models.
-Before a model travels, `unsent` takes its statistics out, and where it arrives `fill`
-puts others in: the client's own, or in the server those that the model began with.
+`keep(method)` keeps statistics with each client, and `drop(method)` with nobody.
+`keep_of_proxy(method, proxy)` keeps those of the small model that clients of several
+architectures share. The method's own functions still see whole models. Before a model
+is sent, `unsent` takes its statistics out, and on arrival `fill` puts others in: the
+client's own, or at the server the first statistics of the model.
 
     whole                               {"scale": 2.0, "batch_stats": {"mean": 10.0}}
     unsent(whole)                       {"scale": 2.0, "batch_stats": {"mean": ()}}
     fill(.., {"batch_stats/mean": 9})  {"scale": 2.0, "batch_stats": {"mean": 9}}
 
-Two things may stand in a tree where a statistic was: `()`, which is not sent and will
-be filled in, and None, which `tree.split` dealt to another part, as FedPer deals heads,
-and which stays. Names are of two kinds as well. A client's statistics have the names in
-its model (`name_in_model`), whatever record is around it in a message or an upload. A
-server may be a record of two models, whose statistics only the whole path
-(`jax.tree_util.keystr`) tells apart.
+In place of a statistic a tree may have `()`, which is not sent and will be filled in,
+or None, which belongs to another part of `tree.split`, such as FedPer's heads, and
+stays. There are two kinds of names as well. A client's statistics have their names in
+its model (`name_in_model`), whatever record contains the model in a message or an
+upload. A server may be a record of two models, whose statistics can only be
+distinguished by the whole path (`jax.tree_util.keystr`).
 
-They take a method whose messages and uploads are parameters, or a part of them, as
-FedPer's bodies are; `keep_of_proxy` also one that uploads differences. Who else sends
-differences, or several models, as SCAFFOLD and IFCA do, averages statistics.
+These functions take methods whose messages and uploads are parameters, or a part of
+them, such as FedPer's bodies; `keep_of_proxy` also takes those that upload differences.
+Other methods that send differences, or several models, such as SCAFFOLD and IFCA,
+average their statistics.
 """
 
 from collections.abc import Callable
@@ -31,8 +32,8 @@ from pfljax.core.statistics import by_kind, has_any, is_statistic
 from pfljax.core.types import Algorithm, Task
 
 Tree = Any
-# In the place of a statistic that is not sent: no leaf, and other than the None of a
-# leaf that `tree.split` dealt to another part.
+# In place of a statistic that is not sent: it has no leaf, and differs from the None of
+# a leaf that belongs to another part of `tree.split`.
 UNSENT = ()
 
 
@@ -46,8 +47,8 @@ class Client(NamedTuple):
 def keep(method: Algorithm) -> Algorithm:
     """The method, whose clients keep their own statistics, which are never sent.
 
-    SiloBN: Andreux et al., 2020, https://arxiv.org/abs/2008.07424. A client that has
-    not trained yet has the statistics that the model began with; so has the server.
+    SiloBN: Andreux et al., 2020, https://arxiv.org/abs/2008.07424. Clients that have
+    not trained yet, and the server, have the first statistics of the model.
     """
     return _keep(method, lambda params, key: by_name(params))
 
@@ -55,21 +56,22 @@ def keep(method: Algorithm) -> Algorithm:
 def keep_of_proxy(
     method: Algorithm, proxy: Task, differences: bool = False
 ) -> Algorithm:
-    """The method, whose clients keep the statistics of the `proxy` that its server has.
+    """The method, whose clients keep the statistics of the server's `proxy` model.
 
-    They begin as the server's do, which stay so. The published code of such methods
-    sends parameters alone. A proxy without statistics leaves the method as it is.
+    They start as those of the server, which do not change. The published code of such
+    methods sends parameters alone. For a proxy without statistics the method is
+    returned as it is.
 
     Args:
-      method: its clients keep their own model, whose statistics are theirs anyway.
-      proxy: the task of the model that message and upload are of.
-      differences: the upload is what has changed of the message.
+      method: a method whose clients keep their own models, with all statistics.
+      proxy: the task of the model in messages and uploads.
+      differences: whether the upload is the change from the message.
     """
     if not has_any(proxy.groups):
         return method
 
     def began(params: Any, key: Any) -> dict[str, Any]:
-        # The number of clients makes no statistic another.
+        # Statistics do not depend on the number of clients.
         return by_name(method.init(params, 1, key))
 
     return _keep(method, began, differences)
@@ -80,10 +82,10 @@ def _keep(
     began: Callable[[Any, Any], dict[str, Any]],
     differences: bool = False,
 ) -> Algorithm:
-    """The method, whose clients keep statistics; `began` of (params, key) are first."""
+    """The method, whose clients keep statistics, first those of began(params, key)."""
     endpoints = method.endpoints
     quantities = method.quantities
-    judged_by = _judged_by(method)
+    evaluate = _personal_model(method)
 
     def init_client(params, client_id, key):
         state = method.init_client(params, client_id, key)
@@ -103,7 +105,7 @@ def _keep(
         return Client(state=state, statistics=statistics), unsent(upload), metrics
 
     def personal(turn, server, client, data):
-        return judged_by(turn, as_seen_by(client, server), client.state, data)
+        return evaluate(turn, as_seen_by(client, server), client.state, data)
 
     def origin(message, client, upload):
         return unsent(method.origin(message, client.state, upload))
@@ -116,7 +118,7 @@ def _keep(
         assert quantities is not None
         return quantities(as_seen_by(client, server), client.state)
 
-    # The server of `keep` has no use for statistics: `drop` leaves it the first.
+    # The server does not need statistics: with `drop` it keeps the first ones.
     return drop(method)._replace(
         init_client=init_client,
         message=message,
@@ -129,7 +131,7 @@ def _keep(
 
 
 def drop(method: Algorithm) -> Algorithm:
-    """The method, whose server keeps the statistics that the model began with."""
+    """The method, whose server keeps the first statistics of the model."""
 
     def train(turn, message, client, data):
         client, upload, metrics = method.train(turn, message, client, data)
@@ -137,7 +139,7 @@ def drop(method: Algorithm) -> Algorithm:
 
     def aggregate(server, uploads, cohort):
         mean = method.aggregate(unsent(server), uploads, cohort)
-        # A server may be a record of two models: whole paths tell theirs apart.
+        # A server may be a record of two models, distinguished by whole paths.
         began = by_name(server, jax.tree_util.keystr)
         return fill(mean, began, jax.tree_util.keystr)
 
@@ -147,8 +149,8 @@ def drop(method: Algorithm) -> Algorithm:
     return method._replace(train=train, aggregate=aggregate, origin=origin)
 
 
-def _judged_by(method: Algorithm) -> Callable[..., Any]:
-    """The method's `personal`, or the server's model where it has none."""
+def _personal_model(method: Algorithm) -> Callable[..., Any]:
+    """The method's `personal`, or the server's model if it has none."""
     if method.personal is not None:
         return method.personal
     server_model = method.server_model
@@ -169,8 +171,8 @@ def unsent(a: Tree) -> Tree:
 def name_in_model(path: Any) -> str:
     """The names on a leaf's path, without the fields of a record around the model.
 
-    A message may be a record and the upload a bare model: in both, a statistic has one
-    name.
+    So a statistic has the same name in a message that is a record and in an upload that
+    is a bare model.
     """
     keys = [str(key.key) for key in path if hasattr(key, "key")]
     return "/".join(keys)
@@ -181,17 +183,17 @@ def fill(
     statistics: dict[str, Any],
     name: Callable[[Any], str] = name_in_model,
 ) -> Tree:
-    """`a` with statistics where `unsent` took them; their names are those of `by_name`.
+    """`a` with statistics in place of `unsent` ones, by the names of `by_name`.
 
     Raises:
-      KeyError: one of them has no statistic of its name.
+      KeyError: there is no statistic of a name.
     """
 
     def fill(path: Any, leaf: Any) -> Any:
         missing = is_statistic(path) and _is_unsent(leaf)
         return statistics[name(path)] if missing else leaf
 
-    # `()` has no leaves: without `is_leaf` nothing would be visited there.
+    # `()` has no leaves: `is_leaf` makes it one.
     return jax.tree_util.tree_map_with_path(fill, a, is_leaf=_is_unsent)
 
 

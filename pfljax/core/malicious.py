@@ -1,7 +1,7 @@
-"""Which clients are malicious: a fixed share, drawn from the key of the run.
+"""The malicious clients of a run: a fixed share, drawn from the key of the run.
 
-Channels that attack and labels that are poisoned ask here, so that they speak of the
-same clients. Those of a smaller share are among those of a larger one.
+Attacks on channels and poisoned labels both use these functions, so that they affect
+the same clients. The clients of a smaller share are a subset of those of a larger one.
 """
 
 from typing import Annotated
@@ -19,10 +19,10 @@ Attackers = Annotated[
 
 
 def count(num_clients: int, share: float) -> int:
-    """How many of the clients are malicious.
+    """The number of malicious clients.
 
     Raises:
-      ValueError: the share is nobody, or everybody.
+      ValueError: the share rounds to no client, or to all of them.
     """
     number = round(share * num_clients)
     if share and not 0 < number < num_clients:

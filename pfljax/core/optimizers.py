@@ -23,8 +23,8 @@ from pfljax.registry import (
     validate,
 )
 
-RATE = "learning_rate"  # what each optimizer of optax takes first
-# Parts of optimizers, which may take the rate as well, and one that asks for the loss.
+RATE = "learning_rate"  # the first argument of each optimizer of optax
+# Parts of optimizers, which may take the rate as well, and one that needs the loss.
 NO_OPTIMIZERS = re.compile(r"_|scale_by_|lbfgs")
 
 Momentum = Annotated[float | None, BELOW_ONE]
@@ -43,7 +43,7 @@ def sgd(
 
     def build(rate: Any) -> optax.GradientTransformation:
         parts = []
-        # Decay comes before momentum, which so remembers it: torch's order.
+        # Decay comes before momentum, as in torch: momentum includes it.
         if weight_decay is not None:
             parts.append(optax.add_decayed_weights(weight_decay))
         if momentum is not None:
@@ -68,7 +68,7 @@ def ranges_of_optax(
 ) -> None:
     """The options that mean the same in all optimizers of optax, with their ranges.
 
-    optax takes any number: with `b1` = 2 Adam's mean grows without end.
+    optax itself takes any number, although with `b1` = 2 Adam's mean diverges.
     """
 
 
@@ -81,7 +81,7 @@ def known_of_optax() -> dict[str, Callable[..., optax.GradientTransformation]]:
     """The optimizers of optax by name: its functions that take a rate first."""
     functions = {}
     for name, function in vars(optax).items():
-        # Some are others with an option set, as nadam is adam.
+        # Some are partial functions, such as nadam, which is adam with an option.
         is_function = isinstance(function, types.FunctionType | functools.partial)
         if not is_function or NO_OPTIMIZERS.match(name):
             continue
@@ -91,9 +91,10 @@ def known_of_optax() -> dict[str, Callable[..., optax.GradientTransformation]]:
 
 
 def options_of_optax(function: Callable) -> dict[str, inspect.Parameter]:
-    """What may be given of an optimizer of optax beside its rate."""
-    parameters = inspect.signature(function).parameters
-    return {name: one for name, one in parameters.items() if name != RATE}
+    """The options of an optimizer of optax, without its rate."""
+    parameters = dict(inspect.signature(function).parameters)
+    parameters.pop(RATE, None)
+    return parameters
 
 
 def check(choice: Component) -> None:
@@ -111,7 +112,7 @@ def check(choice: Component) -> None:
 
 
 def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
-    """As `check`, of optax's own optimizers: its sgd has options, too."""
+    """`check` for the optimizers of optax itself, whose sgd has options as well."""
     function = registry.find(kind, known_of_optax(), choice.name)
     owner = f"{kind} {choice.name!r}"
     registry.check_names(owner, options_of_optax(function), choice.options)
@@ -122,7 +123,7 @@ def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
         optimizer = build(0.1)
         return optimizer.update(w, optimizer.init(w), w)
 
-    # Of other options optax says whether it takes them; shapes are enough to tell.
+    # For other options, building it with shapes shows whether optax takes them.
     try:
         jax.eval_shape(step, jax.ShapeDtypeStruct((1,), jnp.float32))
     except (TypeError, ValueError, AttributeError) as error:
@@ -139,8 +140,8 @@ def beside(
 ) -> Local:
     """Local training of a tuple whose parts have two optimizers.
 
-    `labels` names each part: "model", stepped by the optimizer of `local`, or "other",
-    stepped by `other`, a function of the learning rate.
+    `labels` has the optimizer of each part: "model" for that of `local`, or "other" for
+    `other`, a function of the learning rate.
     """
 
     def optimizer(rate: Any) -> optax.GradientTransformation:
@@ -178,7 +179,7 @@ def local_optimizer(local: Local, turn: Turn) -> optax.GradientTransformation:
     by_step = local.by_step
     if by_step is None:
         return statistics.beside(local.optimizer(rate))
-    # Optimizers of optax count their steps where the rate is a function.
+    # Optimizers of optax count their steps if the rate is a function.
     return statistics.beside(local.optimizer(lambda step: rate * by_step(step)))
 
 

@@ -1,4 +1,4 @@
-"""A perceptron that a server trains on features: layers of (bias, kernel), and relu."""
+"""A perceptron that a server trains on features: layers of (bias, kernel) with relu."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ class Layer(NamedTuple):
 
 
 def init(key: Key, widths: tuple[int, ...]) -> tuple[Layer, ...]:
-    """Layers from widths[0] inputs over hidden units to widths[-1] outputs."""
+    """Layers from widths[0] inputs through hidden units to widths[-1] outputs."""
     draw = jax.nn.initializers.lecun_normal()
     keys = jax.random.split(key, len(widths) - 1)
     layers = []
@@ -27,7 +27,7 @@ def init(key: Key, widths: tuple[int, ...]) -> tuple[Layer, ...]:
 
 
 def apply(layers: tuple[Layer, ...], x: Array) -> Array:
-    """Outputs [B, widths[-1]] of rows [B, ...], each taken as one vector."""
+    """Outputs [B, widths[-1]] for inputs [B, ...], each flattened to a vector."""
     z = x.reshape(len(x), -1)
     *hidden, last = layers
     for layer in hidden:

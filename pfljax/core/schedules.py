@@ -108,7 +108,7 @@ def _without_end(name: str) -> str:
 
 
 def options(function: Function) -> dict[str, inspect.Parameter]:
-    """What may be given of a schedule, with defaults; a parameter without needs one."""
+    """The options of a schedule with their defaults; those without are required."""
     begins = _begins(function)
     kind = inspect.Parameter.KEYWORD_ONLY
     listed = {}

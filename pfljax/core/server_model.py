@@ -1,11 +1,11 @@
-"""A method whose server keeps its model in a record, beside what else it remembers."""
+"""Methods whose server state is a record with a model and other fields."""
 
 from collections.abc import Callable
 from typing import Any
 
 from pfljax.core.types import Algorithm, Params, Server
 
-# The position of the server among the arguments of each function of a method.
+# The position of the server in the arguments of each function of a method.
 POSITIONS = {
     "message": 1,
     "server_model": 0,
@@ -19,9 +19,9 @@ POSITIONS = {
 def wrap_server(
     algorithm: Algorithm, model_of: Callable[[Server], Params]
 ) -> Algorithm:
-    """The method, whose functions are given `model_of(server)` in place of the server.
+    """The method, whose functions take `model_of(server)` in place of the server.
 
-    Its `init` and `aggregate`, which make the record, are for the caller to replace.
+    The caller replaces its `init` and `aggregate`, which return the record.
     """
 
     def on_model(function: Callable | None, position: int) -> Any:

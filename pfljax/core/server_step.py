@@ -1,12 +1,12 @@
-"""A server that steps its model by an optimizer, where others take the mean.
+"""Servers that step their model by an optimizer instead of taking the mean.
 
-The mean of what clients upload is a direction; the optimizer goes along it, and keeps
-its moments from round to round (Reddi et al., ICLR 2021,
-https://arxiv.org/abs/2003.00295). SGD of rate 1 goes all the way:
+The mean of the uploads gives a direction. The optimizer steps along it, and keeps its
+moments from round to round (Reddi et al., ICLR 2021, https://arxiv.org/abs/2003.00295).
+SGD of rate 1 takes the mean itself:
 
     server = stepped(optimizer, server, tree.sub(server.w, mean))   # w is the mean now
 
-Running statistics take the mean of the uploads, whatever the optimizer.
+Running statistics take the mean of the uploads for every optimizer.
 """
 
 from collections.abc import Callable
@@ -27,21 +27,21 @@ KIND = "server optimizer"
 
 
 class Optimized(NamedTuple):
-    """A model and what its optimizer remembers."""
+    """A model, and the state of its optimizer."""
 
     w: Params
     moments: Any
 
 
 def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
-    """The server's optimizer, as "sgd:momentum=0.9" or "adam" in optax, at this rate.
+    """The server's optimizer by its name, such as "sgd:momentum=0.9" or "fedadam".
 
-    Or one of `core.adaptive_server`, such as "fedadam". Its own `learning_rate` goes
-    before `rate`.
+    It is one of optax or of `core.adaptive_server`. `rate` is its learning rate unless
+    it sets `learning_rate` itself.
 
     Raises:
-      ValueError: the optimizer or an option of it is unknown, or out of its range, or
-        one of optax has no rate.
+      ValueError: the optimizer or one of its options is unknown or out of range, or an
+        optimizer of optax has no rate.
     """
     choice = registry.parse(text)
     if choice.name in SERVER_OPTIMIZERS:
@@ -62,7 +62,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
 
 
 def _check_of_optax(choice: Component) -> None:
-    """Refuses names: that of the optimizer, and those of its options and its rate."""
+    """Refuses unknown names of the optimizer and of its options."""
     known = optimizers.known_of_optax()
     function = registry.find(KIND, {**known, **SERVER_OPTIMIZERS}, choice.name)
     options = [RATE, *optimizers.options_of_optax(function)]
@@ -70,7 +70,7 @@ def _check_of_optax(choice: Component) -> None:
 
 
 def require_rate(rate: Any) -> None:
-    """Raises a ValueError for a rate that is none; a traced one may be any."""
+    """Raises a ValueError for an invalid rate; traced rates are not checked."""
     if isinstance(rate, jax.Array):
         return
     is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
@@ -81,7 +81,7 @@ def require_rate(rate: Any) -> None:
 
 
 def _adaptive(choice: Component, rate: Any) -> optax.GradientTransformation:
-    """One of `core.adaptive_server`, at its own rate or else at this one."""
+    """One of `core.adaptive_server`, at its own rate or else at `rate`."""
     factory = SERVER_OPTIMIZERS[choice.name]
     registry.check(KIND, choice, factory)
     defaults = {} if rate is None else {"learning_rate": rate}
@@ -89,7 +89,7 @@ def _adaptive(choice: Component, rate: Any) -> optax.GradientTransformation:
 
 
 def from_local(local: Local, round_: Any) -> optax.GradientTransformation:
-    """The optimizer of local training, for a server whose clients send gradients."""
+    """The optimizer of local training, for servers whose clients send gradients."""
     return statistics.beside(local.optimizer(learning_rate(local, round_)))
 
 
@@ -111,13 +111,14 @@ def step(
 def optimize(
     algorithm: Algorithm, optimizer: optax.GradientTransformation
 ) -> Algorithm:
-    """The method, whose server goes by the optimizer where it would take the aggregate.
+    """The method, whose server steps towards the aggregate by the optimizer.
 
-    Its server keeps one model, or a part of one. By SGD of rate 1 nothing changes.
+    Its server state is one model, or a part of one. With SGD of rate 1 the method is
+    unchanged.
     """
 
     def aggregate(server: Optimized, uploads: Any, cohort: Cohort) -> Optimized:
-        # The optimizer steps against its gradient: towards the mean is w - mean.
+        # The optimizer steps against a gradient: w - mean steps towards the mean.
         mean = algorithm.aggregate(server.w, uploads, cohort)
         return step(optimizer, server, tree.sub(server.w, mean))
 

@@ -1,17 +1,17 @@
 """Running statistics of batch normalisation, which are leaves of a model's parameters.
 
-A statistic lies beside the parameters of its layer, under the key `STATISTICS`. So a
-method that sends, averages or mixes parameters does the same with statistics, without a
-line of its own. Only their steps differ: a model in training mode gives old - new as
-their gradient (`following`), and the optimizer takes it at the rate 1 (`beside`), which
-ends at the new value. With sgd(0.1), where a batch moves the mean from 10 to 9.8:
+A statistic is stored with the parameters of its layer, under the key `STATISTICS`. So a
+method that sends, averages or mixes parameters does the same with statistics, without
+extra code. Only their steps differ: a model in training mode has old - new as their
+gradient (`following`), and the optimizer takes it at the rate 1 (`beside`), which ends
+at the new value. With sgd(0.1), if a batch moves the mean from 10 to 9.8:
 
     params    {"scale": 2.0,  "batch_stats": {"mean": 10.0}}
     gradient  {"scale": 0.5,  "batch_stats": {"mean": 0.2}}
     stepped   {"scale": 1.95, "batch_stats": {"mean": 9.8}}
 
-Lengths and inner products (`core.tree`) leave statistics out. A method that does not
-average them says so by `core.local_statistics`.
+Lengths and inner products (`core.tree`) leave statistics out. Methods that do not
+average them use `core.local_statistics`.
 
 Running averages: Ioffe and Szegedy, ICML 2015, https://arxiv.org/abs/1502.03167.
 """
@@ -35,15 +35,14 @@ def following(
 ) -> Tree:
     """`outputs`, such as logits; the gradient with respect to `old` is old - new.
 
-    Why that is right. Statistics step by their gradient g at the rate 1, so they end
-    where they should:
+    Statistics step by their gradient g at the rate 1, so they end at the new value:
 
         old - 1 g = old - (old - new) = new
 
-    The chain rule would multiply g by the slope of the loss in the outputs. `_backward`
-    leaves that out, so g is the same whatever is made of the outputs: a loss, five
-    times a loss, two losses. What lies before `old` is still in it. Where w is stepped
-    and old = (1 - a) w + a v, a mixture, w takes the share (1 - a) of the change.
+    The chain rule would multiply g by the gradient of the loss in the outputs.
+    `_backward` leaves that out, so g is the same for a loss, five times a loss, or two
+    losses. The chain rule still holds before `old`: if w is stepped and old is a
+    mixture (1 - a) w + a v, then w takes the share (1 - a) of the change.
     (`tests/core/test_statistics.py`: test_following_gives_old_minus_new...)
     """
     return outputs
@@ -54,7 +53,7 @@ def _forward(
     old: Tree,
     new: Tree,
 ) -> tuple[Tree, Any]:
-    """The outputs, and what `_backward` needs of this call."""
+    """The outputs, and the residuals for `_backward`."""
     return outputs, (old, new)
 
 
@@ -63,7 +62,7 @@ def _backward(statistics: Any, cotangent: Tree) -> tuple[Tree, Tree, Tree]:
     old, new = statistics
 
     def change(old_leaf: jax.Array, new_leaf: jax.Array) -> jax.Array:
-        # A second derivative, as of Per-FedAvg, sees a constant.
+        # Second derivatives, as in Per-FedAvg, see a constant.
         return jax.lax.stop_gradient(old_leaf - new_leaf)
 
     nothing = jax.tree.map(jnp.zeros_like, new)
@@ -74,10 +73,10 @@ following.defvjp(_forward, _backward)
 
 
 def beside(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-    """The optimizer of parameters; statistics step by their gradient, at the rate 1."""
+    """The optimizer for parameters; statistics step by their gradient at the rate 1."""
     parts: dict[Any, Any] = {
         "parameters": optimizer,
-        # The gradient is old - new: this step of rate 1 ends at the new value.
+        # The gradient is old - new: a step at the rate 1 ends at the new value.
         "statistics": optax.scale(-1.0),
     }
     return optax.partition(parts, _labels)
@@ -107,12 +106,12 @@ def has_any(a: Tree) -> bool:
 
 
 def scale(a: Tree, factor: Any) -> Tree:
-    """factor * a, but statistics as they are: their steps have the rate 1."""
+    """factor * a for parameters; statistics stay, as their steps have the rate 1."""
     return by_kind(a, parameter=lambda leaf: factor * leaf)
 
 
 def without(a: Tree) -> Tree:
-    """`a` with zeros in the place of statistics."""
+    """`a` with zeros in place of statistics."""
     return by_kind(a, statistic=jnp.zeros_like)
 
 
@@ -136,5 +135,5 @@ def by_kind(
 
 def is_statistic(path: Any) -> bool:
     """Whether the leaf at a path of JAX's keys is a running statistic."""
-    # Paths through records have keys without a name in a dict.
+    # Paths through records also have keys that are not of a dict.
     return any(getattr(key, "key", None) == STATISTICS for key in path)

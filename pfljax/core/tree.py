@@ -87,10 +87,14 @@ def where_each(chosen: Array, a: Tree, b: Tree) -> Tree:
     """Entries of the leading axis of `a` where `chosen`, bool[M], else of `b`."""
 
     def on_leaves(x: Array, y: Array) -> Array:
-        column = chosen.reshape(chosen.shape + (1,) * (y.ndim - 1))
-        return jnp.where(column, x, y)
+        return jnp.where(column(chosen, y), x, y)
 
     return jax.tree.map(on_leaves, a, b)
+
+
+def column(vector: Array, like: Array) -> Array:
+    """`vector` [M] in a shape that broadcasts against `like` [M, ...]."""
+    return vector.reshape(vector.shape + (1,) * (like.ndim - 1))
 
 
 def zeros(a: Tree) -> Tree:
