@@ -1,4 +1,4 @@
-"""A shuffle without an array: a keyed bijection of [0, size), computed on demand.
+"""A shuffle without an array: a keyed bijection of [0, size), computed where needed.
 
 A Feistel network permutes the next power of two; cycle walking brings every index back
 below `size`. Black and Rogaway, Ciphers with Arbitrary Finite Domains, CT-RSA 2002.
@@ -20,7 +20,6 @@ def index_shuffle(
     key: Key,
     epoch: Array | int = 0,
 ) -> Array:
-<<<<<<< HEAD
     """Maps `index` by the shuffle (key, epoch) of [0, size).
 
     `index` is an integer array of any shape with values in [0, size). `size`, at most
@@ -28,15 +27,6 @@ def index_shuffle(
     O(1) time and memory.
     """
     # A client without examples shuffles one, because without any no walk would end.
-=======
-    """The positions of `index` after the shuffle (key, epoch) of [0, size).
-
-    `index` is an integer array of any shape with values in [0, size). `size` (at most
-    2**31) and `epoch`, a number or an array that broadcasts to `index`, may be traced.
-    Each index takes O(1) time and memory.
-    """
-    # At least 1: for a client without examples no walk would end.
->>>>>>> 4df823ba (Channels share keys by leaf and columns with core; core and channels describe themselves in plain sentences)
     size = jnp.maximum(jnp.asarray(size, jnp.uint32), 1)
     domain = jnp.maximum(size, MIN_DOMAIN)
     bits = 32 - jax.lax.clz(domain - 1)  # domain 2**bits
@@ -45,11 +35,7 @@ def index_shuffle(
     def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
         value, outside = carry
         next_value = _feistel(value, bits, round_keys)
-<<<<<<< HEAD
         # Values inside stay, while the others walk on.
-=======
-        # An index whose walk is over stays, while others of the array go on.
->>>>>>> 4df823ba (Channels share keys by leaf and columns with core; core and channels describe themselves in plain sentences)
         value = jnp.where(outside, next_value, value)
         return value, value >= size
 
@@ -58,28 +44,17 @@ def index_shuffle(
         return jnp.any(outside)
 
     index = jnp.asarray(index).astype(jnp.uint32)
-<<<<<<< HEAD
     # Each takes at least one step, because every index is inside at first.
-=======
-    # Every index takes at least one step, since all are inside at first.
->>>>>>> 4df823ba (Channels share keys by leaf and columns with core; core and channels describe themselves in plain sentences)
     start = index, jnp.ones(index.shape, bool)
     end, _ = jax.lax.while_loop(any_outside, walk, start)
     return end.astype(jnp.int32)
 
 
 def _round_keys(key: Key, epoch: Array) -> Array:
-<<<<<<< HEAD
     """Makes a word for each round of the network, u32[..., ROUNDS]."""
     golden = jnp.uint32(GOLDEN)
     words = jax.random.key_data(key).ravel()
     # They are mixed in between; after a plain XOR a key and an epoch could cancel.
-=======
-    """A word for each round of the network, u32[..., ROUNDS], from key and epoch."""
-    golden = jnp.uint32(GOLDEN)
-    words = jax.random.key_data(key).ravel()
-    # Mixed in between: if XORed at once, a key and an epoch could cancel.
->>>>>>> 4df823ba (Channels share keys by leaf and columns with core; core and channels describe themselves in plain sentences)
     state = mix(epoch.astype(jnp.uint32) + golden)
     state = mix(words[1] ^ state)
     state = mix(words[0] ^ state)
