@@ -31,7 +31,7 @@ def here(tmp_path, folder, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PFLJAX_METHODS", "")
     monkeypatch.setattr(report, "write_run_report", _blank)
-    monkeypatch.setattr(report.write, "_save", lambda *given: [])
+    monkeypatch.setattr(report.write, "_save_figures", lambda *given: [])
     monkeypatch.setattr(begin, "validate", _short(begin.validate))
     monkeypatch.setattr(sweep, "sweep", _short_sweep(sweep.sweep))
     before = dict(os.environ)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pfljax.evaluation.over_clients import FIGURES
 from pfljax.report.frames import Frame, make_frame, read_text
+from pfljax.report.pairs import Scores
 from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.style import (
     GRID,
@@ -29,7 +30,7 @@ from pfljax.report.tables import (
     values_by_seed,
 )
 from pfljax.report.tables import markdown as table_markdown
-from pfljax.report.tidy import COLUMNS, ORACLE, select_main
+from pfljax.report.tidy import COLUMNS, ORACLE, main_accuracies, select_main
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.documents import damage_error
 
@@ -116,7 +117,16 @@ def value_text(value: Any) -> str:
     return short
 
 
-def baselines(frame: Frame) -> set[str]:
+def make_scores(rows: Frame | Sequence[Mapping[str, Any]]) -> list[Scores]:
+    """The accuracy of each point by seed, without that of its clients."""
+    baselines = _baselines(make_frame(rows))
+    return [
+        Scores(point, means, is_baseline=point in baselines)
+        for point, means in main_accuracies(tidy(rows)).items()
+    ]
+
+
+def _baselines(frame: Frame) -> set[str]:
     """The points that are local training or fine-tuned FedAvg."""
     if "algorithm" not in swept_names(frame):
         return set()

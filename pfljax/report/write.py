@@ -20,7 +20,6 @@ from pfljax.report.groups import PROBLEM, differing_problem, group_runs
 from pfljax.report.html import Block, Pairs, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
-from pfljax.report.pairs import Scores
 from pfljax.report.run_page import run_notices, run_page
 from pfljax.report.settings import settings_by_group
 from pfljax.report.style import save_figure
@@ -173,11 +172,8 @@ def write_sweep_report(
     over = about["over"]
     frame = sweeps.tidy(rows)
     ranked = not set(sweeps.swept_names(rows)).intersection(PROBLEM)
-    baselines = sweeps.baselines(rows)
-    scores = [
-        Scores(method, means, is_baseline=method in baselines)
-        for method, means in main_accuracies(frame).items()
-    ]
+    scores = sweeps.make_scores(rows)
+    has_baselines = any(each.is_baseline for each in scores)
     comparisons, refusals = pairs.compare(scores if ranked else [])
     progress = sweeps.progress(rows, about.get("asked", over))
     swept = {name: ", ".join(map(str, values)) for name, values in over.items()}
@@ -194,7 +190,7 @@ def write_sweep_report(
             "differences": comparison_figures.differences(comparisons),
         },
         more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
-        advice=[] if baselines else [WITHOUT_BASELINES],
+        advice=[] if has_baselines else [WITHOUT_BASELINES],
     )
     page = files.make_folder(Path(out)) / "sweep.html"
     return _write(report, page, targets, Options(with_tables, figure_kinds, verbose))

@@ -8,10 +8,8 @@ import pytest
 from scipy import stats
 
 from pfljax.report import pairs, sweeps, write_sweep_report
-from pfljax.report.frames import make_frame
-from pfljax.report.pairs import Scores
 from pfljax.report.tables import values_by_seed
-from pfljax.report.tidy import ORACLE, main_accuracies
+from pfljax.report.tidy import ORACLE
 from pfljax.runtime.files import FileError
 
 ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
@@ -47,15 +45,6 @@ def rows():
     return rows
 
 
-def scores(rows):
-    frame = make_frame(rows)
-    baselines = sweeps.baselines(frame)
-    return [
-        Scores(method, means, is_baseline=method in baselines)
-        for method, means in main_accuracies(sweeps.tidy(rows)).items()
-    ]
-
-
 def test_points_with_means_over_seeds(rows):
     values = values_by_seed(sweeps.tidy(rows))
     models = set(values.index.get_level_values("model"))
@@ -69,7 +58,7 @@ def test_points_with_means_over_seeds(rows):
 
 
 def test_points_are_compared_by_seeds_alone(rows):
-    table, refusals = pairs.compare(scores(rows))
+    table, refusals = pairs.compare(sweeps.make_scores(rows))
     assert refusals == []
     assert set(table.method) == {"mu=0.1 mixing=model"}
     np.testing.assert_allclose(table.difference, [0.25, 0.45, 0.45])
@@ -86,7 +75,7 @@ def test_methods_of_a_sweep_are_compared_with_local(rows):
         rest = {k: v for k, v in row.items() if k not in ("mu", "mixing")}
         if name:
             swept.append({"algorithm": name} | rest)
-    table, _ = pairs.compare(scores(swept))
+    table, _ = pairs.compare(sweeps.make_scores(swept))
     got = list(zip(table.method, table.against, strict=True))
     assert got == [("ditto", "local"), ("ditto", "fedavg"), ("local", "fedavg")]
 
