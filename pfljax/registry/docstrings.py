@@ -18,8 +18,8 @@ def sections(text: str | None) -> dict[str, dict[str, str]]:
     title = name = None
     for line in inspect.cleandoc(text or "").splitlines():
         if line[:1].strip():
-            begun = TITLE.fullmatch(line)
-            title = begun[1] if begun else None
+            heading = TITLE.fullmatch(line)
+            title = heading[1] if heading else None
             name = None
         elif title and (entry := ENTRY.fullmatch(line)):
             name = entry[1]

@@ -231,7 +231,7 @@ class Experiment:
     def folder(self) -> str:
         """The run folder: `out`, or a name made of the settings (`runs/names.py`)."""
         plain = f"runs/{self.dataset.name}-{self.algorithm.name}-s{self.seed}"
-        return self.out or names.special(plain, differing(self))
+        return self.out or names.special(plain, changed_settings(self))
 
 
 FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
@@ -262,7 +262,7 @@ def _convert(field: dataclasses.Field, value: Any) -> Any:
     return value
 
 
-def differing(experiment: Experiment) -> dict[str, Any]:
+def changed_settings(experiment: Experiment) -> dict[str, Any]:
     """The settings and options of the method that differ from the defaults.
 
     Without the data set's and method's names, the seed, and what changes no result.

@@ -11,7 +11,7 @@ KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
 
 
-def tracing() -> bool:
+def shows_traceback() -> bool:
     """Whether the environment variable PFLJAX_TRACE asks for tracebacks."""
     return os.environ.get("PFLJAX_TRACE", "") not in ("", "0")
 
@@ -43,7 +43,7 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(NO_READER)
     except KINDS as error:
-        if tracing():
+        if shows_traceback():
             raise
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)

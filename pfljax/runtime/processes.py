@@ -143,7 +143,7 @@ def everywhere(action: Callable[..., Any], *args: Any) -> Any:
 
 
 @contextmanager
-def holding(lock: AbstractContextManager[None]) -> Iterator[None]:
+def hold(lock: AbstractContextManager[None]) -> Iterator[None]:
     """Process 0 holds the lock for all processes."""
     with ExitStack() as stack:
         ask(stack.enter_context, lock)

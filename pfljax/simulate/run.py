@@ -51,13 +51,13 @@ def run(
       CheckpointError: none of its checkpoints can be used.
     """
     # Imported here: with Flax and Optax they take as long to import as JAX.
-    from pfljax.runtime.processes import ask, first, holding
+    from pfljax.runtime.processes import ask, first, hold
     from pfljax.simulate import begin, loop, methods
 
     begin.check_callback(callback)
     experiment = begin.validate(experiment, federation, task)
     path = Path(experiment.folder)
-    with holding(folder.lock(path)):
+    with hold(folder.lock(path)):
         ask(claims.claim, path, experiment)
         ask(claims.check_python, path, federation, task)
         if ask(folder.complete, path, experiment):

@@ -15,7 +15,7 @@ from pfljax.evaluation.over_clients import FIGURES, GRID, pick_lambda, summarise
 from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
 from pfljax.runs.names import special
-from pfljax.runs.settings import Experiment, differing
+from pfljax.runs.settings import Experiment, changed_settings
 from pfljax.runtime import environment, files
 from pfljax.simulate import malicious
 
@@ -204,7 +204,7 @@ def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
     dataset = experiment.dataset.name
     plain = f"runs/{dataset}-{experiment.algorithm.name}-sweep"
     swept = ",".join(sorted(over))
-    fixed = differing(experiment)
+    fixed = changed_settings(experiment)
     unswept = {name: fixed[name] for name in fixed if name not in over}
     return special(f"{plain}-{swept}", unswept)
 
