@@ -1,4 +1,4 @@
-"""What a run writes while it goes, and at its end: log, metrics by client, summary."""
+"""Writes the results of a run: its log, metrics of each client, and the summary."""
 
 import math
 import shutil
@@ -21,53 +21,53 @@ from pfljax.simulate.begin import Run
 # Arrays of clients.npz without an axis of evaluations; those of mixtures have none.
 FACTS = ("train_size", "test_size", "participations", "malicious")
 COUNTS = ("asked", "reported")  # of clients; they are in the line as bytes
-MOST_ROUNDS = 20  # whose turns are in the log, for a figure of them
-MOST_TURNS = 200  # of a round, likewise
+MOST_ROUNDS = 20  # the first rounds, whose turns are in the log for a figure
+MOST_TURNS = 200  # in the log of a round
 SECONDS = "seconds"  # virtual ones of a round, where the run has a clock
 
 
 class Progress(NamedTuple):
-    """How far a run has come, between two calls of the compiled rounds."""
+    """The progress of a run between two calls of the compiled rounds."""
 
     state: RunState
     done: int  # rounds
-    last: Line | None  # the newest of its log, which is a file: it may get long
+    last: Line | None  # the last line of its log
     log: int  # checksum of the log
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
     seconds: float = 0.0  # of training, in all
-    stopped: Line | None = None  # why the run ends here
+    stopped: Line | None = None  # the reason, if the run stops here
 
 
 class Rounds(NamedTuple):
-    """What the files get of one call of the compiled rounds."""
+    """The content for the files of one call of the compiled rounds."""
 
-    lines: list[Line]  # of the log, one a round
+    lines: list[Line]  # of the log, one for each round
     by_client: dict[str, np.ndarray]  # metrics [C] by name; {} without an evaluation
 
 
 def log_lines(run: Run, metrics: Metrics, before: Progress) -> list[Line]:
-    """The log of the rounds that these metrics are of; bytes count on.
+    """The log of the rounds with these metrics; bytes are summed since the first round.
 
-    Every number that the method reports of its training is there as "train_NAME".
+    Each metric of the method's training is there as "train_NAME".
     """
     traffic = run.sim.traffic()
     last = before.last
     names = [name for name in sorted(metrics) if name not in (*COUNTS, SECONDS)]
     total_down = last["bytes_down"] if last else 0
     total_up = last["bytes_up"] if last else 0
-    # A sum of Python's own: in float32 a long run's clock would stand still.
+    # Summed in Python: in float32 the clock of a long run would stop.
     clock = last.get("clock", 0.0) if last else 0.0
     lines = []
     for i in range(len(metrics["asked"])):
-        # Counts are small integers of the device; bytes are sums of Python's own,
-        # which do not overflow.
+        # Counts are small integers of the device; bytes are summed in Python, where
+        # they do not overflow.
         total_down += int(metrics["asked"][i]) * traffic.down
         total_up += int(metrics["reported"][i]) * traffic.up
         round_ = before.done + 1 + i
         line: Line = {"round": round_}
         for name in names:
-            # A number a round; what is an array by round has no place in a line.
+            # A line has only scalars.
             if metrics[name].ndim == 1:
                 line[f"train_{name}"] = folder.number(metrics[name][i])
         line |= {"bytes_down": total_down, "bytes_up": total_up}
@@ -81,7 +81,7 @@ def log_lines(run: Run, metrics: Metrics, before: Progress) -> list[Line]:
 def _virtual_time(
     metrics: Metrics, index: int, round_: int, clock: float
 ) -> dict[str, Any]:
-    """The virtual time of a line of the log; `clock` is that of the round before."""
+    """The virtual time in a line of the log; `clock` is that of the last round."""
     seconds = float(metrics["seconds"][index])
     line: Line = {"seconds": seconds, "clock": clock + seconds}
     if round_ <= MOST_ROUNDS:
@@ -111,9 +111,9 @@ def _turns(metrics: Metrics, index: int, clock: float) -> list[list[Any]]:
 
 
 def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:
-    """What the log has of this evaluation; metrics of each client: `run.history`.
+    """Evaluates the state; returns its part of the log, and extends `run.history`.
 
-    `trained` is what it has of the round before it.
+    `trained` is the part of the log about the training of this round.
     """
     states = partial(population.states, state)
     records, by_client = evaluation.evaluate(
@@ -132,17 +132,17 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
 
 
 def append(run: Run, rounds: Rounds) -> None:
-    """Appends these rounds to the logs, and writes their evaluation."""
+    """Appends these rounds to the log, and writes their evaluation."""
     last = rounds.lines[-1]["round"]
     if rounds.by_client:
         ask(folder.write_evaluation, run.path, last, rounds.by_client)
-    # Before the checkpoint: lines that no checkpoint follows are cut when the run goes
-    # on, but a checkpoint without its lines could not be resumed.
+    # Written before the checkpoint: a resumed run removes lines without a checkpoint,
+    # but cannot use a checkpoint without its lines.
     ask(log.append, run.path / "metrics.jsonl", rounds.lines)
 
 
 def arrays(run: Run, state: RunState) -> dict[str, Any]:
-    """clients.npz: metrics [C] of each evaluation, and facts of the clients."""
+    """The content of clients.npz: metrics [C] by evaluation, and facts of clients."""
     facts = {
         "train_size": np.asarray(run.federation.train.size),
         "test_size": np.asarray(run.federation.test.size),
@@ -158,9 +158,9 @@ def arrays(run: Run, state: RunState) -> dict[str, Any]:
 def write_clients(
     run: Run, population: Population, state: RunState
 ) -> tuple[dict[str, Any], Any]:
-    """Writes clients.npz, with the paths between endpoints.
+    """Writes clients.npz, including the path between endpoints.
 
-    Returns its arrays, and the figures of the paths; None for a method without.
+    Returns its arrays, and the figures of the path or None.
     """
     values = arrays(run, state)
     mixture = None
@@ -182,7 +182,7 @@ def write_summary(
     lines: list[Line],
     progress: Progress,
 ) -> None:
-    """Writes the summary, once the last checkpoint is whole."""
+    """Writes the summary after the last checkpoint is complete."""
     stopped = progress.stopped
     reason = _explain_divergence(
         lines, run.federation.num_classes, run.sim.traffic().up
@@ -195,7 +195,7 @@ def write_summary(
     if reason:
         summary["diverged"] = reason
     ask(_write_cost, run.path, progress.seconds)
-    # A summary says that the run is complete, so it is written after all else.
+    # The summary marks the run as complete, so it is written last.
     ask(folder.write_json, run.path / "summary.json", summary)
     if reason:
         say(
@@ -214,7 +214,7 @@ def _write_cost(path: Path, seconds: float) -> None:
 def _summary(
     run: Run, arrays: dict[str, Any], mixture: Any, lines: list[Line]
 ) -> dict[str, Any]:
-    # A run that stopped is one of fewer rounds.
+    # A run that was stopped has fewer rounds.
     experiment = run.experiment.replace(rounds=lines[-1]["round"])
     traffic = run.sim.traffic()
     bytes_sent = {
@@ -240,7 +240,7 @@ def _summary(
 
 
 def _evaluations(lines: list[Line], arrays: dict[str, Any]) -> dict[str, Any]:
-    """The last evaluation, the one chosen on validation, and the best on test."""
+    """The last evaluation, and the best ones on validation and on test examples."""
     evaluated = [line for line in lines if "evaluations" in line]
     chosen = None
     accuracy = evaluation.on_validation(arrays)
@@ -273,16 +273,16 @@ def headline(line: Line) -> float:
 
 
 def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str:
-    """Why the run is taken for one that has diverged; "" for one that has not.
+    """The reason to say that the run has diverged; "" if it has not.
 
-    The last training loss is held against that of a guess, ln K, and of the first
-    round. Either alone would warn of runs that are sound: of a cohort that is hard to
-    learn, or of an untrained model that begins a little above ln K. `up` are the bytes
-    of an upload.
+    The last training loss is compared with ln K, the loss of a guess, and with that of
+    the first round. Either alone would give false warnings: for a cohort that is hard to
+    learn, or for an untrained model that begins a little above ln K. `up` is the number
+    of bytes of an upload.
     """
     last = lines[-1]
     before = lines[-2]["bytes_up"] if len(lines) > 1 else 0
-    # Of a round in which nobody reported there is no training loss.
+    # A round in which no client reported has no training loss.
     silent = up > 0 and last["bytes_up"] == before
     losses = [] if silent else [last["train_loss"]]
     for record in last["evaluations"]:
@@ -294,7 +294,7 @@ def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str
         return ""
     loss = last["train_loss"]
     guess = math.log(num_classes)
-    # None of the first round stands for a loss past any number.
+    # In the first round None stands for an infinite loss.
     first = lines[0]["train_loss"] or math.inf
     has_risen = loss > guess and loss > 2 * first
     if loss > 2 * guess or has_risen:

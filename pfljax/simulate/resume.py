@@ -1,4 +1,4 @@
-"""Where a run starts or goes on: its newest checkpoint, and its log up to there."""
+"""Restores a run from its newest checkpoint, and its log up to there."""
 
 from functools import partial
 
@@ -16,9 +16,9 @@ from pfljax.simulate.results import FACTS, Progress
 
 
 def restore(run: Run) -> tuple[Progress, Meta | None]:
-    """The last saved state and its log, or the first state and an empty log.
+    """The progress at the newest checkpoint, or before the first round.
 
-    Also returns what the checkpoint says of itself; None without one.
+    Also returns the description of the checkpoint; None without one.
     """
     digest = config.digest(run.experiment)
     abstract = simulation.abstract(run.sim)
@@ -28,7 +28,7 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
     lines, checksum = _restore_log(run, done, meta.log if meta else None)
     init, key = run.sim.init, jax.random.key(run.experiment.seed)
     state = saved.state if saved else init(key)
-    # A first state is laid out as a restored one, or the rounds would compile twice.
+    # The first state has the layout of a restored one, or rounds would compile twice.
     state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
     last = lines[-1] if lines else None
     progress = Progress(
@@ -43,10 +43,10 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
 
 
 def _restore_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
-    """The log up to round `done`, whose files are cut there, and its checksum."""
+    """The log up to round `done` and its checksum; later lines are removed."""
     _read_history(run, done)
     lines, checksum = read_log(run, done, expected)
-    # Written only now: what is refused is left as it was found.
+    # Written only now: files that are refused are not changed.
     lines = stopping.drop_outdated(run, lines)
     ask(log.rewrite, run.path / "metrics.jsonl", lines)
     return lines, checksum
@@ -71,7 +71,7 @@ def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int
 
 
 def _checksum(run: Run, lines: list[Line]) -> int | None:
-    """That of the lines and the history; None where the history lacks evaluations."""
+    """The checksum of the log; None if the history lacks evaluations."""
     try:
         return log.checksum(lines, run.history, run.experiment.eval_every)
     except IndexError:
@@ -81,20 +81,20 @@ def _checksum(run: Run, lines: list[Line]) -> int | None:
 def _read_history(run: Run, done: int) -> None:
     """Fills `run.history` with the metrics of each client up to round `done`."""
     arrays = ask(folder.read_arrays, run.path / "clients.npz")
-    # Files are written before the checkpoint, so they may be ahead of it. An evaluation
-    # that is not due was the last one of fewer rounds.
+    # Files are written before the checkpoint and may be ahead of it. An evaluation that
+    # is not due was the last one of a run with fewer rounds.
     missing = {r for r in range(1, done + 1) if evaluation.is_due(run.experiment, r)}
     if arrays:
         rounds = arrays["round"].ravel().tolist()
         is_due = [r in missing for r in rounds]
         missing -= set(rounds)
         for name, array in arrays.items():
-            # Unknown arrays are kept: without them the checksum of the log differs.
+            # Unknown arrays are kept, because they are part of the checksum.
             by_round = name not in FACTS and not name.startswith(MIXTURE)
             if by_round and array.shape[:1] == (len(rounds),):
                 run.history[name] = list(array[is_due])
-    # Evaluations since clients.npz was written. A kill after that, and before these
-    # files are removed, leaves both.
+    # Evaluations after clients.npz was written. A kill before they are removed leaves
+    # both.
     for round_ in sorted(missing):
         newest = ask(folder.read_evaluation, run.path, round_)
         for name, array in newest.items():

@@ -1,4 +1,4 @@
-"""From an `Experiment` to what runs: data and compiled functions."""
+"""Compiles the functions of an experiment, and places its data on the devices."""
 
 import dataclasses
 import functools
@@ -42,16 +42,16 @@ LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training 
 
 
 class Architecture(NamedTuple):
-    """How the clients of one architecture are evaluated."""
+    """The evaluation of the clients of one architecture."""
 
-    setting: Setting  # of theirs alone
+    setting: Setting  # of these clients
     task: Task
     evaluate: dict[str, Callable[..., Any]]  # by view
     quantities: Callable[..., Any] | None  # programs.quantities_of_clients
 
 
 class Simulation(NamedTuple):
-    """A method ready to run on any federation of one shape, for any seed."""
+    """The compiled functions of a method, for federations of one shape and any seed."""
 
     setting: Setting
     task: Task
@@ -61,7 +61,7 @@ class Simulation(NamedTuple):
     longest: int  # rounds of one call of `rounds`
     architectures: tuple[Architecture, ...]  # one, or one a group of clients
     views: list[str]  # the models that are evaluated after a round
-    trained: bool  # those who train are also evaluated after local training
+    trained: bool  # clients that train are also evaluated after local training
     ood: int  # examples by which detection of other classes is evaluated
     dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
     block: int  # clients evaluated in one call
@@ -79,9 +79,9 @@ def client_architecture(sim: Simulation, client: int) -> Architecture:
 def simulation(
     experiment: Experiment, federation: Federation, task: Task | None = None
 ) -> Simulation:
-    """The compiled functions; experiments that differ in seed alone share them."""
+    """The compiled functions, which experiments that differ only in the seed share."""
     shape = make_shape(experiment, federation)
-    # The experiment is a key of the cache: what no program depends on is made equal.
+    # The experiment is the key of a cache: settings that no program needs are removed.
     key = experiment.replace(seed=0, out=None, label=None, baseline=None)
     key = key.replace(keep_checkpoints=2)
     usable = experiment.cohort
@@ -93,7 +93,7 @@ def simulation(
     key = key.replace(devices=devices.choose(experiment.devices, usable))
     if key.state_storage != "device":
         key = key.replace(state_storage="host")
-    # As well: a file that is loaded again has another function of the same name.
+    # The method is part of the key: a file that is loaded again has another function.
     method = algorithms.method(key.algorithm.name)
     devices_read = clocks.devices_crc(experiment)
     sim = _simulation(key, method, shape, task and Same(task), devices_read)
@@ -115,7 +115,7 @@ def _simulation(
     name = experiment.algorithm.name
     model_checks.check_own(name, setting, task, shape)
     model_checks.check_observed(setting, task, shape)
-    # Newcomers have nothing but a local training: they are evaluated after it as well.
+    # Newcomers have only their local training, and are also evaluated after it.
     trained = experiment.eval_after_training or experiment.unseen > 0
     views = list_views(setting.algorithm, trained)
     rounds = experiment.rounds
@@ -139,9 +139,8 @@ def _simulation(
         dissimilarity=make_dissimilarity(experiment, setting, task, shape),
         block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
-        # Traced once, by the first run.
+        # Traced once, in the first run.
         traffic=functools.cache(partial(mean_traffic, setting, task, shape)),
-        # As well, when it ends.
         step_flops=functools.cache(partial(step_flops, setting, task, shape)),
     )
 
@@ -179,13 +178,13 @@ def _evaluations(
 
 
 def _block_size(setting: Setting, task: Task) -> int:
-    """Clients in one call, by what it holds of each: its state and its model."""
+    """The number of clients in one call, by the memory of a client and its model."""
     algorithm = setting.algorithm
     client = client_shape(algorithm, task)
     if algorithm.personal is None or not predicts_as_task(setting, task):
         return offload_programs.block_size(client)
     model = shapes_of_model(task)
-    # Of a path both ends lie in memory.
+    # Both ends of a path are in memory.
     models = (model, model) if algorithm.endpoints else (model,)
     return offload_programs.block_size((client, *models))
 
@@ -200,7 +199,7 @@ def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
 def make_dissimilarity(
     experiment: Experiment, setting: Setting, task: Task, shape: Shape
 ) -> Callable[..., Any] | None:
-    """What measures how clients' gradients differ; None where no run asks for it.
+    """A function that measures how clients' gradients differ; None if not asked for.
 
     Raises:
       ValueError: the method has no model of the server, or no rho that is asked for.
@@ -226,7 +225,7 @@ def make_dissimilarity(
 def make_paging(
     experiment: Experiment, setting: Setting, task: Task, num_clients: int, rounds: int
 ) -> tuple[int, offload_programs.Programs | None]:
-    """(rounds of one call, programs of a store; None where clients need none)."""
+    """(rounds of one call, the programs of a store or None)."""
     stacks = init_stacks(setting, task, num_clients)
     clients = [client_shape(each.algorithm, each.task) for each in stacks]
     if experiment.state_storage == "device" or not tree.nbytes(clients):
@@ -297,7 +296,7 @@ def owners(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
 
 
 def describe(sim: Simulation) -> str:
-    """One line: what was chosen for this machine."""
+    """A line about the devices and the width of the run."""
     grid = sim.setting.mesh
     kind = jax.devices()[0].device_kind
     width = sim.setting.width or sim.setting.selection.cohort

@@ -1,7 +1,7 @@
-"""Refuses what is far too large for the machine, before anything of it is compiled.
+"""Refuses runs that are far too large for the machine, before anything is compiled.
 
-XLA does not raise where it compiles such a program: it aborts the process. Counted is
-the least that a run holds; what its programs need beyond that, `width` asks of XLA.
+XLA would abort the process instead of raising an error. Only states and models are
+counted here; `width` asks XLA how much memory the programs need.
 """
 
 import math
@@ -23,21 +23,21 @@ GB = 1e9
 
 
 def free(sim: Simulation) -> float:
-    """Free bytes of a device; process 0 tells, for all must choose alike."""
+    """Free bytes of a device by process 0, so that all processes decide alike."""
     return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
 
 
 def check(sim: Simulation) -> None:
-    """Refuses a model, or states of clients, that no device of this machine can hold.
+    """Refuses a model or states of clients that do not fit on a device.
 
     Raises:
-      ValueError: they are too large; with the numbers, and what to choose.
+      ValueError: they are too large.
     """
     room = free(sim)
     params = max(check_model(each.task, room) for each in sim.architectures)
     leaves = jax.tree.leaves(simulation.abstract(sim))
     needed = sum(map(_bytes_on_a_device, leaves))
-    # Whoever trains at the same time does so on a copy of its own.
+    # Clients that train at the same time have a copy of the model each.
     clients_at_once = sim.setting.width or 1
     needed += clients_at_once * params
     if sim.paging is not None:

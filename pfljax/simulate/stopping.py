@@ -1,4 +1,4 @@
-"""Whether a run ends with an evaluation: by a callback, or by its patience."""
+"""Decides whether a run stops after an evaluation: by a callback or by patience."""
 
 import reprlib
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from pfljax.simulate.begin import Run
 
 
 def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
-    """What summary.json says of a run that ends with this evaluation; None: it goes on.
+    """The reason for summary.json if the run stops after this evaluation, else None.
 
-    Of its last round there is nothing to say.
+    It is None after the last round.
     """
     wanted = False
     if run.callback is not None:
         arguments = line["round"], read_line(line), state
-        # Every process asks its own; process 0 decides, or they would part.
+        # Every process calls its own callback; process 0 decides for all.
         wanted = ask(bool, everywhere(_answer, run.callback, arguments))
     total = run.experiment.rounds
     if line["round"] == total:
@@ -35,10 +35,10 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
 
 
 def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
-    """Whether the callback wants the run to stop; None is no.
+    """Whether the callback stops the run; None does not.
 
     Raises:
-      ValueError: it says neither, as a metric or a text, all of which would be yes.
+      ValueError: it returned something else, such as a metric.
     """
     said = callback(*given)
     if said is None:
@@ -52,9 +52,9 @@ def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
 
 
 def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | None:
-    """`after` of a run that goes on from this line of its log, without a new question.
+    """The same as `after` for a run that is resumed, without calling the callback.
 
-    It ended there if a kill came between its end and its summary.
+    A run that was killed before its summary was written may have stopped there.
     """
     total = run.experiment.rounds
     if line is None or "evaluations" not in line or line["round"] == total:
@@ -63,7 +63,7 @@ def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | Non
 
 
 def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
-    """What patience says, by the metrics of each client alone: those are kept."""
+    """The reason for summary.json if patience stops the run here, else None."""
     patience = run.experiment.patience
     if patience is None:
         return None
@@ -71,7 +71,7 @@ def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | N
     means = evaluation.on_validation(results.arrays(run, state), watched)
     if means is None:
         return None
-    # What is not finite is worse than all else: the loss of a run that diverges.
+    # Values that are not finite, as in a run that diverges, are the worst.
     goodness = means if watched in GREATER_IS_BETTER else -means
     goodness = np.where(np.isfinite(goodness), goodness, -np.inf)
     evaluations_since_best = len(goodness) - 1 - int(np.argmax(goodness))
@@ -81,7 +81,7 @@ def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | N
 
 
 def drop_outdated(run: Run, lines: list[Line]) -> list[Line]:
-    """The log without ends that these settings go beyond."""
+    """The log without stops that no longer hold with these settings."""
     for line in lines:
         if "stopped" in line and not holds(line["stopped"], run.experiment):
             del line["stopped"]

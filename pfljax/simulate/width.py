@@ -1,4 +1,4 @@
-"""How many clients train at once: from a table, or a probe, and never beyond memory.
+"""Chooses how many clients train at once: by a table or a probe, and by memory.
 
 The table is `components.WIDTHS`; `width="auto"` times one round of each width instead.
 """
@@ -28,9 +28,9 @@ def choose(
     task: Task | None,
     path: Path | None = None,
 ) -> Simulation:
-    """The simulation at the width that the experiment asks for, or that is best.
+    """The simulation with the width of the experiment, or with the best one.
 
-    A run that was begun in the folder `path` keeps the width that it had.
+    A run that was begun in the folder `path` keeps its width.
 
     Raises:
       ValueError: it needs more memory than there is.
@@ -50,11 +50,11 @@ def choose(
         return build(known)
     if isinstance(wanted, int):
         return choose_fitting([wanted], build, federation)
-    # What is free may differ by now; another width would sum in another order.
+    # Another width would sum in another order, and free memory may have changed.
     if path and ask(folder.is_begun, path):
         environment = ask(folder.read_json, path / "environment.json")
         return build(environment["width"])
-    # Several processes would time different widths as the fastest.
+    # Several processes would measure different widths as the fastest.
     if wanted == "auto" and jax.process_count() == 1:
         return build(_probe(experiment, federation, build))
     widths = halves(experiment.cohort)
@@ -130,7 +130,7 @@ def _probe(experiment: Experiment, federation: Federation, build: Any) -> int:
 
 
 def _one_round(sim: Simulation, federation: Federation) -> float:
-    """Seconds of a round, the compilation and a first round apart."""
+    """Seconds of a round, without the compilation and a first round."""
     federation = simulation.place(sim, federation)
     state, taken = sim.init(jax.random.key(0)), 0.0
     for _ in range(2):
