@@ -276,9 +276,9 @@ def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str
     """The reason to say that the run has diverged; "" if it has not.
 
     The last training loss is compared with ln K, the loss of a guess, and with that of
-    the first round. Either alone would give false warnings: for a cohort that is hard to
-    learn, or for an untrained model that begins a little above ln K. `up` is the number
-    of bytes of an upload.
+    the first round. Either alone would give false warnings: for a cohort that is hard
+    to learn, or for an untrained model that begins a little above ln K. `up` is the
+    number of bytes of an upload.
     """
     last = lines[-1]
     before = lines[-2]["bytes_up"] if len(lines) > 1 else 0
