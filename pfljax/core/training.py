@@ -113,9 +113,7 @@ def fit_objective(
 ) -> tuple[Any, Metrics]:
     """`fit` for an objective that differs from the data loss, and returns both.
 
-    Args:
-      objective: (params, batch, key) -> (the value to minimise, the data loss).
-      params: as in `fit`, like the other arguments.
+    `objective` is (params, batch, key) -> (the value to minimise, the data loss).
     """
     # The gradient takes the place of that of the loss.
     return fit(objective, params, data, turn, local, _differentiate(objective))

@@ -55,17 +55,11 @@ def power_of_choice(
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
-    if candidates is None:
-        candidates = min(2 * cohort, num_clients)
-    if not cohort <= candidates <= num_clients:
-        raise ValueError(
-            f"power_of_choice: candidates is {candidates}; expected {cohort} <= "
-            f"candidates <= {num_clients}, from the cohort to all clients"
-        )
+    count = _count_candidates(candidates, cohort, num_clients)
     log_size = jnp.log(jnp.asarray(sizes, jnp.float32))  # -inf for none
 
     def draw(key: Key) -> Array:
-        return draw_weighted(key, log_size, candidates)
+        return draw_weighted(key, log_size, count)
 
     def choose(known: Array, key: Key) -> Array:
         ids = draw(key)
@@ -97,3 +91,15 @@ def power_of_choice(
     if loss == "last":
         return by_last
     return by_last._replace(update=keep_state, evaluate=evaluate)
+
+
+def _count_candidates(candidates: int | None, cohort: int, num_clients: int) -> int:
+    """Returns the number of candidates; by default twice the cohort."""
+    if candidates is None:
+        return min(2 * cohort, num_clients)
+    if not cohort <= candidates <= num_clients:
+        raise ValueError(
+            f"power_of_choice: candidates is {candidates}; expected {cohort} <= "
+            f"candidates <= {num_clients}, from the cohort to all clients"
+        )
+    return candidates

@@ -114,7 +114,7 @@ def virtual(
 
 def training(task, adam, kl_weight, damping):
     """The `train` of VIRTUAL."""
-    of_vectors = raveled.ravel_task(task)
+    loss = partial(drawn_loss, raveled.ravel_task(task))
     unravel = raveled.unraveling(task)
 
     def train(turn, message, client, data):
@@ -129,7 +129,6 @@ def training(task, adam, kl_weight, damping):
             return weight * gaussian.kl(trained[0], priors)
 
         start = lateral.paths(gaussian.gaussian(s), client.own), client.gate
-        loss = partial(drawn_loss, of_vectors)
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         (mean, spread), gate = trained
         shared = gaussian.Gaussian(mean.shared, spread.shared)

@@ -78,11 +78,6 @@ def fedala(
     on_weights = local._replace(learning_rate=weight_lr, optimizer=within_one)
     lengths = jnp.array([0, most_passes, 1])  # by the client's stage
 
-    def init_client(params, client_id, key):
-        # A client that has not trained yet takes all of the server's model.
-        mixed, _ = tree.split(params, chosen)
-        return Client(w=params, weights=tree.full(mixed, 1), stage=jnp.int32(0))
-
     def begin(turn, w, client, data):
         new, below = tree.split(w, chosen)
         own, _ = tree.split(client.w, chosen)
@@ -111,7 +106,7 @@ def fedala(
         return Client(w=v, weights=weights, stage=stage), v, metrics
 
     return fedavg(task, local)._replace(
-        init_client=init_client,
+        init_client=lambda params, client_id, key: first_client(params, chosen),
         train=train,
         personal=lambda turn, w, client, data: begin(turn, w, client, data)[0],
         newcomer=lambda turn, w, data: w,
@@ -129,6 +124,12 @@ def top(task, layers):
         parameter=lambda module: module >= first,
         statistic=lambda module: False,
     )
+
+
+def first_client(params, chosen):
+    """A client that has not trained yet, and takes all of the server's model."""
+    mixed, _ = tree.split(params, chosen)
+    return Client(w=params, weights=tree.full(mixed, 1), stage=jnp.int32(0))
 
 
 def pass_turn(turn, data, share, batch_size):
