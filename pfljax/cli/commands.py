@@ -1,7 +1,7 @@
 """The commands: the parameters of a function are the options of `pfljax COMMAND`.
 
-Imports that load JAX are inside the functions. `pfljax --help` is then four times as
-fast: 0.4 s of CPU time instead of 1.6 s.
+Imports that load JAX are inside the functions: `pfljax --help` takes 0.2 s of CPU time,
+and importing JAX, Flax and Optax alone takes 2.1 s.
 """
 
 import sys
