@@ -222,9 +222,9 @@ def test_large_images_are_read_by_blocks(monkeypatch):
     monkeypatch.setattr(convolution_forms, "LARGE", 0)
     monkeypatch.setattr(convolution_forms, "BLOCK", 900)  # three of seven rows
     calls = []
-    slid = convolution_forms._slid
+    slid = convolution_forms._slide
     monkeypatch.setattr(
-        convolution_forms, "_slid", lambda *args: calls.append(args) or slid(*args)
+        convolution_forms, "_slide", lambda *args: calls.append(args) or slid(*args)
     )
     convolution._compile.cache_clear()
     ours = result(convolution.convolve, options, x, kernel)
