@@ -55,10 +55,13 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
-        # By the largest: squares of small numbers would be 0.
-        largest = jnp.maximum(jnp.abs(leaf).max(), TINY)
-        norm = largest * jnp.linalg.norm((leaf / largest).ravel())
-        number = round_at_random(key, jnp.abs(leaf) / jnp.maximum(norm, TINY) * levels)
+        magnitude = jnp.abs(leaf)
+        # Scaled by the largest value, since squares of small numbers would be 0.
+        largest = jnp.maximum(magnitude.max(), TINY)
+        scaled = leaf / largest
+        norm = largest * jnp.linalg.norm(scaled.ravel())
+        share = magnitude / jnp.maximum(norm, TINY)
+        number = round_at_random(key, share * levels)
         return norm * jnp.sign(leaf) * (number / levels)
 
     def bits(leaf: Any) -> float:

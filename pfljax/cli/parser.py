@@ -149,9 +149,9 @@ def _method_hint(args: Sequence[str]) -> str:
     from pfljax import algorithms
 
     method = config_file.method(args).name
-    own = registry.options(algorithms.method(method))
+    options = registry.options(algorithms.method(method))
     for arg in args:
         option = arg.partition("=")[0].lstrip("-").replace("-", "_")
-        if arg.startswith("--") and option in own:
+        if arg.startswith("--") and option in options:
             return f"; write --algorithm {method}:{option}=VALUE"
     return ""

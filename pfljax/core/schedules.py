@@ -62,12 +62,12 @@ def make(choice: Component) -> Schedule | None:
     """
     function = find_function(choice.name)
     _check_options(choice, function)
-    given = choice.options
-    by = given.pop("by", "round")
-    if function is optax.constant_schedule and not given:
+    values = choice.options
+    by = values.pop("by", "round")
+    if function is optax.constant_schedule and not values:
         return None
     try:
-        return Schedule(by, function(**_arguments(function, given)))
+        return Schedule(by, function(**_arguments(function, values)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"schedule {str(choice)!r}: {error}") from None
 
@@ -152,16 +152,16 @@ def _check_options(choice: Component, function: Function) -> None:
     """Raises a ValueError unless each option is known and in its range."""
     listed = options(function)
     owner = f"schedule {choice.name!r}"
-    given = choice.options
-    registry.check_names(owner, listed, given)
-    for name, value in given.items():
+    values = choice.options
+    registry.check_names(owner, listed, values)
+    for name, value in values.items():
         _check_value(f"{owner}: {name}", name, value)
     for name, parameter in listed.items():
-        if parameter.default is parameter.empty and name not in given:
+        if parameter.default is parameter.empty and name not in values:
             raise ValueError(f"{owner} needs the parameter {name!r}")
     # Of a warm-up, optax counts what is left after it, and would tell of that alone.
-    warmup = given.get("warmup_steps", 0)
-    steps = given.get("decay_steps", warmup + 1)
+    warmup = values.get("warmup_steps", 0)
+    steps = values.get("decay_steps", warmup + 1)
     if steps <= warmup:
         raise ValueError(
             f"{owner}: decay_steps is {steps} and warmup_steps {warmup}; decay_steps "

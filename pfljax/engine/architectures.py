@@ -72,7 +72,7 @@ def train_groups(
             of_group, of_stack, train, members, public
         )
         clients.append(stack)
-        sent.append((members.place, uploads, metrics))
+        sent.append((members.position, uploads, metrics))
     places, uploads, metrics = zip(*sent, strict=True)
     cohort = turns.ids.shape[0]
     metrics = _put_in_place(places, metrics, cohort)

@@ -128,8 +128,10 @@ def _take_turns(
             num_clients=num_clients,
             public=public_rows(data.examples, shared.public),
         )
-        own = ClientData(data.examples, offset, size)
-        return exchange(setting, shared.server, shared.channel, turn, client, own)
+        client_data = ClientData(data.examples, offset, size)
+        return exchange(
+            setting, shared.server, shared.channel, turn, client, client_data
+        )
 
     width = clients_at_once(setting, turns.ids.shape[0])
     used = None

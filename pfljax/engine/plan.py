@@ -40,7 +40,7 @@ class Turns(NamedTuple):
     weight: Array  # f32, for means over examples
     mask: Array  # f32, 1 if the client reports
     draws: Array  # f32, times that the client was drawn; 0 in its second place
-    place: Array  # i32, in the cohort; FAR if empty
+    position: Array  # i32, in the cohort; FAR if empty
     waited: Array  # f32, virtual seconds that the server waits; 0 without a clock
     drawn: Array  # i32[M], ids by place, in any layout
 
@@ -110,7 +110,7 @@ def plan(
         weight=size * draws,
         mask=mask,
         draws=draws,
-        place=jnp.arange(len(ids), dtype=jnp.int32),
+        position=jnp.arange(len(ids), dtype=jnp.int32),
         waited=waited,
         drawn=ids,
     )
@@ -189,7 +189,7 @@ def empty_turn(num_clients: int) -> Turns:
         weight=zero,
         mask=zero,
         draws=zero,
-        place=jnp.int32(FAR),
+        position=jnp.int32(FAR),
         waited=zero,
         drawn=zero,
     )

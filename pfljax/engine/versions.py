@@ -158,7 +158,7 @@ def _train(
     """The results of a chunk of clients on the current server, stacked."""
 
     def train_client(job: Jobs, offset: Array, size: Array, client: Any) -> Pending:
-        own = ClientData(train.examples, offset, size)
+        client_data = ClientData(train.examples, offset, size)
         turn = Turn(
             # By its cohort, since a client starts at most once in each.
             key=client_key(round_key(state.key, job.draw), job.client),
@@ -168,7 +168,7 @@ def _train(
             num_clients=train.size.shape[0],
             public=public_rows(train.examples, public),
         )
-        return _take_turn(setting, state, turn, client, own)
+        return _take_turn(setting, state, turn, client, client_data)
 
     offset, size = tree.take((train.offset, train.size), jobs.client)
     clients = tree.take(state.clients, jobs.row)

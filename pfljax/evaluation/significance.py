@@ -101,12 +101,16 @@ def client_variance(pair: Pair) -> float:
     if not pair.clients or min(map(len, pair.clients)) < 2:
         return 0.0
     if not pair.same_clients or len(pair.clients) == 1:
-        return float(np.mean([d.var(ddof=1) / len(d) for d in pair.clients]))
-    # What a client gains under every seed is not chance: only the rest is.
+        variances = [d.var(ddof=1) / len(d) for d in pair.clients]
+        return float(np.mean(variances))
+    # The gain of a client under every seed is not chance: only the rest is.
     d = np.stack(pair.clients)
-    rest = d - d.mean(0) - d.mean(1, keepdims=True) + d.mean()
     seeds, clients = d.shape
-    return float((rest**2).sum() / ((seeds - 1) * (clients - 1)) / clients)
+    of_clients = d.mean(0)
+    of_seeds = d.mean(1, keepdims=True)
+    rest = d - of_clients - of_seeds + d.mean()
+    degrees = (seeds - 1) * (clients - 1)
+    return float((rest**2).sum() / degrees / clients)
 
 
 def seeds_needed(estimate: Estimate, comparisons: int) -> int | None:

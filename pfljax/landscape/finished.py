@@ -154,8 +154,8 @@ class Finished:
             state: RunState, clients: Any, train: ClientData, public: Any
         ) -> Params:
             def make_model(k: Any, client: Any, offset: Any, size: Any) -> Params:
-                own = ClientData(train.examples, offset, size)
-                return self._find_model(model_of(state, k, client, own, public))
+                client_data = ClientData(train.examples, offset, size)
+                return self._find_model(model_of(state, k, client, client_data, public))
 
             arguments = (ids, clients, train.offset, train.size)
             return chunked_vmap.over_clients(make_model, arguments, train.size, width)

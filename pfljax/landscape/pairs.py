@@ -89,8 +89,8 @@ def _evaluate_pairs(predict, models, data, i, j, holders, inner, batch_size, wid
     """
 
     def count_totals(model, k):
-        own = ClientData(data.examples, data.offset[k], data.size[k])
-        sums = totals(partial(predict, model), own, batch_size)
+        client_data = ClientData(data.examples, data.offset[k], data.size[k])
+        sums = totals(partial(predict, model), client_data, batch_size)
         return stacked.or_nan(model, sums)
 
     def evaluate_end(i, k):

@@ -19,7 +19,7 @@ def outputs_first(network: nn.Module, path: tuple[str, ...] = ()) -> set[str]:
     expected = "an instance of flax.linen.Module, such as models.model makes"
     require_a("network", network, nn.Module, expected)
     names = getattr(network, "OUTPUTS_FIRST", ())
-    found = {"/".join((*path, name)) for name in names}
+    paths = {"/".join((*path, name)) for name in names}
     for field in dataclasses.fields(network):
         value = getattr(network, field.name, None)
         children = {field.name: value}
@@ -28,5 +28,5 @@ def outputs_first(network: nn.Module, path: tuple[str, ...] = ()) -> set[str]:
         for name, child in children.items():
             # Every module has its parent as a field, which is no part of it.
             if isinstance(child, nn.Module) and field.name != "parent":
-                found |= outputs_first(child, (*path, name))
-    return found
+                paths |= outputs_first(child, (*path, name))
+    return paths

@@ -114,10 +114,14 @@ def _slopes(slope: Array, form: Form, size: int) -> Array:
     matrix = transform(size, form.window.size[0]).slope
     h, w = _tiles(form, size)
     rows, columns = form.slope
-    whole = pad_images(slope, ((0, h * size - rows), (0, w * size - columns)))
+    missing_rows = h * size - rows
+    missing_columns = w * size - columns
+    whole = pad_images(slope, ((0, missing_rows), (0, missing_columns)))
     by_tile = whole.reshape(-1, h, size, w, size, form.outputs)
-    of_columns = _combine(matrix, jnp.unstack(by_tile, axis=4))
-    both = _combine(matrix, jnp.unstack(of_columns, axis=3))
+    columns_of_tiles = jnp.unstack(by_tile, axis=4)
+    of_columns = _combine(matrix, columns_of_tiles)
+    rows_of_tiles = jnp.unstack(of_columns, axis=3)
+    both = _combine(matrix, rows_of_tiles)
     return both.reshape(len(matrix) ** 2, -1, form.outputs)
 
 

@@ -48,9 +48,11 @@ def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:
     rows = select_main(frame[frame.metric == "accuracy"])
     curves: dict[str, dict[int, Curve]] = {}
     for (method, seed), run in rows.groupby(["method", "seed"], sort=False):
-        spent = [run["round"], run.bytes_up + run.bytes_down, run.clock]
-        columns = [np.array(values, float) for values in (run["mean"], *spent)]
-        curves.setdefault(str(method), {})[int(seed)] = Curve(*columns)
+        sent = run.bytes_up + run.bytes_down
+        columns = [run["mean"], run["round"], sent, run.clock]
+        curve = Curve(*(np.array(column, float) for column in columns))
+        by_seed = curves.setdefault(str(method), {})
+        by_seed[int(seed)] = curve
     return curves
 
 

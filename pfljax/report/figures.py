@@ -4,7 +4,7 @@ Figures of several runs are in `comparison_figures`.
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,14 +165,9 @@ def timeline(run: Result) -> "Figure | None":
     clients = sorted({client for client, *_ in turns})[:MOST_LANES]
     lane = {client: i for i, client in enumerate(clients)}
     figure, (axes,) = new_figure(8.4, min(6.5, 1.4 + 0.17 * len(clients)))
-    for is_reported, colour in ((True, PALETTE[0]), (False, PALETTE[1])):
-        shown = [t for t in turns if t[3] == is_reported and t[0] in lane]
-        lanes = [lane[client] for client, *_ in shown]
-        start = np.array([turn[1] for turn in shown])
-        length = np.array([turn[2] for turn in shown]) - start
-        # White edges: the turns of a client may follow one another at once.
-        look: dict[str, Any] = {"color": colour, "edgecolor": "white"}
-        axes.barh(lanes, length, left=start, height=0.6, linewidth=0.8, **look)
+    shown = [turn for turn in turns if turn[0] in lane]
+    _draw_turns(axes, lane, [turn for turn in shown if turn[3]], PALETTE[0])
+    _draw_turns(axes, lane, [turn for turn in shown if not turn[3]], PALETTE[1])
     for line in lines:
         axes.axvline(line["clock"], color=GREY, linewidth=0.8, zorder=0)
     ticks = range(0, len(clients), 5 if len(clients) > 20 else 1)
@@ -180,6 +175,25 @@ def timeline(run: Result) -> "Figure | None":
     axes.set(ylim=(len(clients) - 0.4, -0.6), xlim=(0, lines[-1]["clock"]))
     axes.set(xlabel="virtual seconds", ylabel="client")
     return figure
+
+
+def _draw_turns(
+    axes: Any, lane: Mapping[int, int], turns: Sequence[Sequence], colour: str
+) -> None:
+    """Draws a bar from the start to the end of each turn, in the lane of its client."""
+    lanes = [lane[turn[0]] for turn in turns]
+    start = np.array([turn[1] for turn in turns])
+    end = np.array([turn[2] for turn in turns])
+    # White edges separate the turns of a client that follow one another at once.
+    axes.barh(
+        lanes,
+        end - start,
+        left=start,
+        height=0.6,
+        linewidth=0.8,
+        color=colour,
+        edgecolor="white",
+    )
 
 
 def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

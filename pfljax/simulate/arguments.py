@@ -55,7 +55,7 @@ def _is_theirs(name: str, value: Any, manifest: Mapping[str, Any]) -> bool:
         if value.name not in PARTITIONS:
             return True
         params = manifest.get("params", {})
-        has_options = all(params.get(key) == given for key, given in value.args)
+        has_options = all(params.get(key) == option for key, option in value.args)
         return value.name == manifest[name] and has_options
     # The same holds for data sets.
     if name == "dataset":
@@ -127,8 +127,8 @@ def federation_by_seed(federation: Any) -> Callable[[int], Federation | None]:
     # Kept in memory: it may be large, and pools of examples are known by identity.
     @functools.cache
     def make(seed: int) -> Federation:
-        made: Any = federation(seed)
-        check_federation(made)
-        return made
+        dealt: Any = federation(seed)
+        check_federation(dealt)
+        return dealt
 
     return make

@@ -90,14 +90,14 @@ def explain_misfit(name: str) -> Iterator[None]:
 
 def _is_raised_in(file: Path, error: BaseException) -> bool:
     """Whether the innermost frame of this file and pfljax is one of this file."""
-    own = Path(os.path.abspath(file))
+    method_file = Path(os.path.abspath(file))
     paths = []
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(os.path.abspath(frame.filename))
         # Frames of JAX and other libraries say nothing about whose fault it is.
-        if path == own or LIBRARY in path.parents:
+        if path == method_file or LIBRARY in path.parents:
             paths.append(path)
-    return paths[-1:] == [own]
+    return paths[-1:] == [method_file]
 
 
 def _is_refusal(error: BaseException) -> bool:

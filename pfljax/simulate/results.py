@@ -101,10 +101,10 @@ def _turns(metrics: Metrics, index: int, clock: float) -> list[list[Any]]:
     ]
     # Asynchronous rounds say when a turn began; others begin with their round.
     starts = metrics.get("turn_start")
-    for place in np.argsort(columns[0], kind="stable"):
-        client, seconds, reported = (column[place] for column in columns)
+    for i in np.argsort(columns[0], kind="stable"):
+        client, seconds, reported = (column[i] for column in columns)
         if seconds > 0:
-            start = clock if starts is None else float(starts[index][place])
+            start = clock if starts is None else float(starts[index][i])
             end = start + float(seconds)
             turns.append([int(client), start, end, bool(reported)])
     return turns[:MOST_TURNS]

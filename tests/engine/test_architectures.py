@@ -103,7 +103,7 @@ def test_every_member_has_one_slot(pattern, seed):
         members = setting.groups.members(group, CLIENTS)
         np.testing.assert_array_equal(members[np.asarray(slots.rows)[filled]], ids)
         assert not np.asarray(slots.mask)[~filled].any()
-        places += np.asarray(slots.place)[filled].tolist()
+        places += np.asarray(slots.position)[filled].tolist()
     counted = np.flatnonzero(np.asarray(turns.draws) > 0)
     assert sorted(places) == counted.tolist()
 

@@ -1,6 +1,6 @@
 """Two models of one task whose logits are added, with a gate for each class.
 
-    logits = logits of shared + max(gate, 0) * logits of own
+    logits = shared logits + max(gate, 0) * private logits
 
 Corinzia, Beuret, Buhmann, 2019, https://arxiv.org/abs/1906.06268, join every layer.
 """
@@ -15,17 +15,17 @@ from pfljax.core.types import Array, Batch, Key, Params, Task
 
 
 class Lateral(NamedTuple):
-    """Two paths to the logits; if `own` has no leaves, the shared one alone."""
+    """Two paths to the logits; if `private` has no leaves, the shared one alone."""
 
     shared: Params
-    own: Params
+    private: Params
     gate: Any = None  # f32[K]; None if it is kept outside the model
 
 
-def paths(shared: Gaussian, own: Gaussian) -> Gaussian:
+def paths(shared: Gaussian, private: Gaussian) -> Gaussian:
     """The Gaussian over both paths."""
-    mean = Lateral(shared.mean, own.mean)
-    return Gaussian(mean, Lateral(shared.spread, own.spread))
+    mean = Lateral(shared.mean, private.mean)
+    return Gaussian(mean, Lateral(shared.spread, private.spread))
 
 
 def logits(
@@ -37,10 +37,10 @@ def logits(
     """Logits [B, K] of both paths, or of a plain model of the task."""
     if not isinstance(model, Lateral):
         return task.logits(model, batch, key)
-    if not _has_own(model):
+    if not _has_private(model):
         return task.logits(model.shared, batch, key)
-    shared, own = logits_of_both(task, model.shared, model.own, batch, key)
-    return shared + jax.nn.relu(model.gate) * own
+    shared, private = logits_of_both(task, model.shared, model.private, batch, key)
+    return shared + jax.nn.relu(model.gate) * private
 
 
 def loss(
@@ -50,10 +50,10 @@ def loss(
     key: Key,
 ) -> Array:
     """The cross-entropy of both paths, or the task's loss of the shared one alone."""
-    if not _has_own(model):
+    if not _has_private(model):
         return task.loss(model.shared, batch, key)
     return cross_entropy(logits(task, model, batch, key), batch)
 
 
-def _has_own(model: Lateral) -> bool:
-    return bool(jax.tree.leaves(model.own))
+def _has_private(model: Lateral) -> bool:
+    return bool(jax.tree.leaves(model.private))

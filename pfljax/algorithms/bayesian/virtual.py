@@ -43,10 +43,10 @@ STD = 0.05  # of the first posteriors
 
 
 class Client(NamedTuple):
-    """The state of a client, in vectors; without a private path `own` has no leaves."""
+    """The state of a client, in vectors; `private` has no leaves without that path."""
 
     site: gaussian.Natural
-    own: gaussian.Gaussian
+    private: gaussian.Gaussian
     gate: Array  # f32[K]
 
 
@@ -81,22 +81,22 @@ def virtual(
         return gaussian.natural(gaussian.around(params, STD))
 
     def init_client(params, client_id, key):
-        own = raveled.ravel(task.init(derive(key, "private"))) if private else ()
+        first = raveled.ravel(task.init(derive(key, "private"))) if private else ()
         return Client(
             site=tree.parameters(init(raveled.ravel(params), 1, key)),
-            own=gaussian.around(own, STD),
+            private=gaussian.around(first, STD),
             gate=0.1 * jax.random.uniform(derive(key, "gate"), (task.num_classes,)),
         )
 
-    def predictive(turn, s, own, gate):
-        both = lateral.paths(gaussian.gaussian(s), own)
-        fixed = lateral.Lateral(shared=None, own=None, gate=gate)
+    def predictive(turn, s, path, gate):
+        both = lateral.paths(gaussian.gaussian(s), path)
+        fixed = lateral.Lateral(shared=None, private=None, gate=gate)
         return gaussian.predictive(both, fixed, derive(turn.key, "draws"), draws)
 
     def newcomer(turn, s, data):
         # Any private model: a gate of zeros hides it.
-        own = gaussian.gaussian(s) if private else gaussian.around((), STD)
-        return predictive(turn, s, own, jnp.zeros(task.num_classes))
+        path = gaussian.gaussian(s) if private else gaussian.around((), STD)
+        return predictive(turn, s, path, jnp.zeros(task.num_classes))
 
     return fedavg(task, local)._replace(
         init=init,
@@ -104,7 +104,9 @@ def virtual(
         train=training(task, adam, kl_weight, damping),
         aggregate=aggregate,
         server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, k, data: predictive(turn, s, in_leaves(k.own), k.gate),
+        personal=lambda turn, s, k, data: predictive(
+            turn, s, in_leaves(k.private), k.gate
+        ),
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=zero_origin,
@@ -121,22 +123,22 @@ def training(task, adam, kl_weight, damping):
         s = gaussian.Natural(*map(raveled.ravel, message))
         share = 1 / turn.num_clients
         p = cavity_prior(s, client.site, share)
-        standard = gaussian.around(tree.zeros(client.own.mean), 1.0)
+        standard = gaussian.around(tree.zeros(client.private.mean), 1.0)
         priors = lateral.paths(gaussian.gaussian(p), standard)
         weight = kl_weight / jnp.maximum(data.size, 1)
 
         def penalty(trained):
             return weight * gaussian.kl(trained[0], priors)
 
-        start = lateral.paths(gaussian.gaussian(s), client.own), client.gate
+        start = lateral.paths(gaussian.gaussian(s), client.private), client.gate
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         (mean, spread), gate = trained
         shared = gaussian.Gaussian(mean.shared, spread.shared)
         change = damp(shared, s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)
-        own = gaussian.Gaussian(mean.own, spread.own)
+        path = gaussian.Gaussian(mean.private, spread.private)
         upload = gaussian.Natural(*map(unravel, change))
-        return Client(site=site, own=own, gate=gate), upload, metrics
+        return Client(site=site, private=path, gate=gate), upload, metrics
 
     return train
 

@@ -83,17 +83,17 @@ def lg_fedavg(
 def with_any_head(method: Algorithm, task: Task) -> Algorithm:
     """The method, with a server whose head was split off a model with another body."""
     in_head = tree.matches(task.groups, "head")
-    own, _ = tree.split(task.groups, in_head)
+    head_layout, _ = tree.split(task.groups, in_head)
     merge = method.personal
     assert merge is not None
 
     def train(turn, head, body, data):
-        own_head = tree.with_structure(head, own)
+        own_head = tree.with_structure(head, head_layout)
         body, trained, metrics = method.train(turn, own_head, body, data)
         return body, tree.with_structure(trained, head), metrics
 
     def personal(turn, head, body, data):
-        return merge(turn, tree.with_structure(head, own), body, data)
+        return merge(turn, tree.with_structure(head, head_layout), body, data)
 
     return method._replace(train=train, personal=personal)
 

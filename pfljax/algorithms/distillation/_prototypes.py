@@ -117,9 +117,9 @@ def nearness(task: Task, model: Nearest, batch: Batch) -> Array:
 
 def distances(z: Array, batch: Batch, known: Prototypes) -> tuple[Array, Array]:
     """(||C_k^j - C^j||, 1) f32[K] for the known classes of a minibatch; else 0."""
-    own = from_sums(*class_sums(z, batch, len(known.count)))
-    square = jnp.sum((own.mean - known.mean) ** 2, -1)
-    both = (own.count > 0) & (known.count > 0)
+    in_batch = from_sums(*class_sums(z, batch, len(known.count)))
+    square = jnp.sum((in_batch.mean - known.mean) ** 2, -1)
+    both = (in_batch.count > 0) & (known.count > 0)
     return jnp.where(both, norm(square), 0), both.astype(jnp.float32)
 
 

@@ -90,10 +90,10 @@ def fedakt(
 
 def require_equal_features(task, proxy):
     """Raises a ValueError unless both bodies have features of the same shape."""
-    own = task.feature_shape
-    shared = proxy.feature_shape
-    if own != shared:
+    shape = task.feature_shape
+    proxy_shape = proxy.feature_shape
+    if shape != proxy_shape:
         raise ValueError(
-            f"the features of the model have shape {own} and those of the adapter "
-            f"{shared}; choose models whose features have one shape"
+            f"the features of the model have shape {shape} and those of the adapter "
+            f"{proxy_shape}; choose models whose features have one shape"
         )

@@ -156,9 +156,11 @@ def guide(task, message, alpha, beta):
         loss = cross_entropy(logits, batch)
         r = generator.draw_labels(message.labels, keys[0], len(batch.y))
         # Both kinds of labels at once: this halves the compile time.
+        labels = jnp.stack([r, batch.y])
         draw = jax.vmap(generator.draw, (None, 0, 0))
-        drawn = draw(message.g, jnp.stack([r, batch.y]), keys[1:])
-        for_r, for_y = jax.vmap(head_logits, (None, None, 0))(task, params, drawn.z)
+        drawn = draw(message.g, labels, keys[1:])
+        classify = jax.vmap(head_logits, (None, None, 0))
+        for_r, for_y = classify(task, params, drawn.z)
         generated = cross_entropy(for_r, Batch.full(drawn.z[0], r))
         gap = divergence(for_y, logits, batch)
         return loss + alpha * generated + beta * gap, loss

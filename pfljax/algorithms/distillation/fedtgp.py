@@ -149,5 +149,5 @@ def contrast(means, global_means, m):
     """Logits [M K, K] of the uploads [M, K, e]: minus distances, less m at class j."""
     clients, classes, width = means.shape
     distance = distances(means.reshape(-1, width), global_means)
-    own = jnp.tile(jnp.eye(classes), (clients, 1))
-    return -distance - m * own
+    is_own = jnp.tile(jnp.eye(classes), (clients, 1))
+    return -distance - m * is_own

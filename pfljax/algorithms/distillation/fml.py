@@ -42,11 +42,11 @@ def fml(
 
     def objective(pair, batch, key):
         w, v = pair
-        own = task.logits(w, batch, key)
+        logits = task.logits(w, batch, key)
         meme = proxy.logits(v, batch, derive(key, "meme"))
-        loss = cross_entropy(own, batch)
-        gap_w = divergence(meme, own, batch)
-        gap_v = divergence(own, meme, batch)
+        loss = cross_entropy(logits, batch)
+        gap_w = divergence(meme, logits, batch)
+        gap_v = divergence(logits, meme, batch)
         loss_w = alpha * loss + (1 - alpha) * gap_w
         loss_v = beta * cross_entropy(meme, batch) + (1 - beta) * gap_v
         return loss_w + loss_v, loss

@@ -90,8 +90,8 @@ def place_clients(updates: Models, count: int) -> Array:
     known = updates.heard
 
     def products(client: Array) -> Array:
-        own = tree.take(updates.params, client)
-        return affinity.inner_products(updates.params, own)
+        model = tree.take(updates.params, client)
+        return affinity.inner_products(updates.params, model)
 
     gram = affinity.matrix(products, len(known))
     scores = principal_scores(gram, known, count)

@@ -30,7 +30,7 @@ from pfljax.core.types import Algorithm, Array, Local, Params, Task
 from pfljax.registry import AtLeastOne, Count, Share, Steps, component, require
 
 
-class Own(NamedTuple):
+class Private(NamedTuple):
     """The state of a client."""
 
     h: Params
@@ -40,7 +40,7 @@ class Own(NamedTuple):
 class Mixture(NamedTuple):
     """The two models with which a client is evaluated."""
 
-    own: Own
+    private: Private
     h_g: Params
 
 
@@ -74,23 +74,25 @@ def mapper(
     require("mapper: lowest", lowest, fits, f"at most highest, {highest}")
     grid = jnp.linspace(lowest, highest, shares)
 
-    def train(turn, h_g, own, data):
-        own, metrics = fit_shares(task, local, grid, turn, Mixture(own, h_g), data)
+    def train(turn, h_g, private, data):
+        private, metrics = fit_shares(
+            task, local, grid, turn, Mixture(private, h_g), data
+        )
 
         def loss(h_g, batch, key):
-            return mixture_loss(task, Mixture(own, h_g), batch, key)
+            return mixture_loss(task, Mixture(private, h_g), batch, key)
 
         most = turn.steps if global_steps is None else global_steps
         few = turn._replace(steps=jnp.minimum(turn.steps, most))
         h_g, _ = fit(loss, h_g, data, few, local, metrics=())
-        return own, h_g, metrics
+        return private, h_g, metrics
 
-    def personal(turn, h_g, own, data):
-        mixture = Mixture(own, h_g)
+    def personal(turn, h_g, private, data):
+        mixture = Mixture(private, h_g)
         if finetune:
             turn = fold(turn, "finetune", finetune)
-            own, _ = fit_shares(task, local, grid, turn, mixture, data)
-        return mixture._replace(own=own)
+            private, _ = fit_shares(task, local, grid, turn, mixture, data)
+        return mixture._replace(private=private)
 
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: first_client(params),
@@ -105,25 +107,25 @@ def mapper(
 
 def first_client(h):
     """A client whose own model has no weight in its mixture yet."""
-    return Own(h=h, share=jnp.float32(0))
+    return Private(h=h, share=jnp.float32(0))
 
 
 def predict(task, model, batch):
     """The logits of a mixture, or of the server's model alone."""
     if not isinstance(model, Mixture):
         return task.predict(model, batch)
-    return mix(model, *logits_of_both(task, model.own.h, model.h_g, batch))
+    return mix(model, *logits_of_both(task, model.private.h, model.h_g, batch))
 
 
 def mix(mixture, z_k, z_g):
     """The mixed logits of both models."""
-    return tree.lerp(z_g, z_k, mixture.own.share)
+    return tree.lerp(z_g, z_k, mixture.private.share)
 
 
 def mixture_loss(task, mixture, batch, key):
     """The mean loss of the mixed logits, for training one of the models."""
-    own, h_g = mixture
-    z_k, z_g = (task.logits(model, batch, key) for model in (own.h, h_g))
+    private, h_g = mixture
+    z_k, z_g = (task.logits(model, batch, key) for model in (private.h, h_g))
     return cross_entropy(mix(mixture, z_k, z_g), batch)
 
 
@@ -132,16 +134,18 @@ def fit_shares(task, local, grid, turn, mixture, data):
 
     def fit_share(share):
         def loss(h, batch, key):
-            return mixture_loss(task, mixture._replace(own=Own(h, share)), batch, key)
+            return mixture_loss(
+                task, mixture._replace(private=Private(h, share)), batch, key
+            )
 
-        h, metrics = fit(loss, mixture.own.h, data, turn, local)
-        trained = mixture._replace(own=Own(h, share))
+        h, metrics = fit(loss, mixture.private.h, data, turn, local)
+        trained = mixture._replace(private=Private(h, share))
 
         def value(batch):
             return cross_entropy(predict(task, trained, batch), batch)
 
         mean = mean_over_examples(value, data, local.batch_size)
-        return mean, trained.own, metrics
+        return mean, trained.private, metrics
 
     values, owns, metrics = jax.vmap(fit_share)(grid)
     return tree.take((owns, metrics), jnp.argmin(values))

@@ -80,10 +80,10 @@ def fedala(
 
     def begin(turn, w, client, data):
         new, below = tree.split(w, chosen)
-        own, _ = tree.split(client.w, chosen)
+        old, _ = tree.split(client.w, chosen)
 
         def mixture(weights):
-            return tree.merge(tree.lerp(own, new, weights), below)
+            return tree.merge(tree.lerp(old, new, weights), below)
 
         def loss(weights, batch, key):
             return task.loss(mixture(weights), batch, key)

@@ -77,9 +77,9 @@ def attending(task, local, attention, pull, start):
 
     def message(turn, server, w):
         centre = affinity.mean(server)
-        own = tree.take_or(server.params, turn.id)
+        model = tree.take_or(server.params, turn.id)
         others = affinity.others(server, turn.id)
-        xi = attention(server.params, own, others, centre)
+        xi = attention(server.params, model, others, centre)
         xi = xi.at[turn.id].set(1 - jnp.sum(xi), mode="drop")
         u = aggregation.mean(server.params, xi)
         return tree.where(affinity.has_sent(server, turn.id), u, centre)

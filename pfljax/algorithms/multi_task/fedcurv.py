@@ -49,7 +49,7 @@ class Server(NamedTuple):
 class Client(NamedTuple):
     """The client's own terms of the sums."""
 
-    own: Curvature
+    curvature: Curvature
     round: Any  # i32[], the round in which they were sent; -1 for never
 
 
@@ -57,7 +57,7 @@ class Upload(NamedTuple):
     """Trained parameters and their curvature."""
 
     w: Params
-    own: Curvature
+    curvature: Curvature
 
 
 @component
@@ -85,9 +85,13 @@ def fedcurv(
             return lam * (tree.dot(square, others.diagonal) - products)
 
         w, metrics = fit(task.loss, message.w, data, turn, local, penalty=penalty)
-        own = fisher.diagonal(task.loss, w, data, local.batch_size, squares)
-        sent = Curvature(diagonal=own, product=tree.multiply(own, w))
-        return Client(own=sent, round=turn.round), Upload(w=w, own=sent), metrics
+        diagonal = fisher.diagonal(task.loss, w, data, local.batch_size, squares)
+        sent = Curvature(diagonal=diagonal, product=tree.multiply(diagonal, w))
+        return (
+            Client(curvature=sent, round=turn.round),
+            Upload(w=w, curvature=sent),
+            metrics,
+        )
 
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: Server(params, *nothing(params)),
@@ -97,7 +101,7 @@ def fedcurv(
         aggregate=aggregate,
         server_model=lambda server: server.w,
         # Curvature is made anew: it is no change.
-        origin=lambda message, k, upload: Upload(message.w, tree.zeros(k.own)),
+        origin=lambda message, k, upload: Upload(message.w, tree.zeros(k.curvature)),
     )
 
 
@@ -109,7 +113,7 @@ def nothing(params):
 def without_own(message, client):
     """The sums over the other clients: without the terms that this one has added."""
     took_part = client.round == message.round
-    others = tree.sub(message.sums, client.own)
+    others = tree.sub(message.sums, client.curvature)
     others = tree.where(took_part, others, message.sums)
     # Rounding, or the noise of a channel, must not turn the pull into a push.
     return others._replace(diagonal=jax.tree.map(jax.nn.relu, others.diagonal))
@@ -119,5 +123,5 @@ def aggregate(server, uploads, cohort):
     """The mean model, and the sums over the clients that reported."""
     w = aggregation.mean(uploads.w, aggregation.by_examples(cohort))
     # Once for each client, however often it was drawn: it subtracts its terms once.
-    sums = aggregation.weighted_sum(uploads.own, cohort.mask)
+    sums = aggregation.weighted_sum(uploads.curvature, cohort.mask)
     return Server(w=w, sums=sums, round=cohort.round)

@@ -95,16 +95,16 @@ def fedfomo(
         return Message(models, jnp.where(known, ids, turn.num_clients))
 
     def train(turn, message, w, data):
-        own, held_out = divide(data, 1 - holdout)
+        training, held_out = divide(data, 1 - holdout)
 
         def loss(w):
             return full_loss(task.loss, w, held_out, local.batch_size)
 
         gains = compute_gains(loss, w, message.models)
         gains = jnp.where(message.ids < turn.num_clients, gains, 0)
-        steps = jnp.minimum(turn.steps, budget(local, own.size))
+        steps = jnp.minimum(turn.steps, budget(local, training.size))
         first = tree.where(steps > 0, mix(w, message.models, gains), w)
-        w, metrics = fit(task.loss, first, own, turn._replace(steps=steps), local)
+        w, metrics = fit(task.loss, first, training, turn._replace(steps=steps), local)
         return w, Upload(w, gains, message.ids), metrics
 
     return alone(task, local)._replace(

@@ -120,7 +120,7 @@ def test_private_paths_and_gates_are_trained_and_stay():
     first, *_, last = classified()
     took_part = np.asarray(last.participations) > 0
     assert took_part.sum() >= 5
-    for name in ("own", "gate"):
+    for name in ("private", "gate"):
         before, after = (getattr(state.clients, name) for state in (first, last))
         moved = [
             np.abs(b - a).reshape(8, -1).max(1)
@@ -141,7 +141,7 @@ def test_a_client_is_judged_with_its_path_and_a_newcomer_without():
     batch = Batch.full(jnp.asarray(x, jnp.float32))
     turn = toy.turn(KEY, num_clients=8)
     shared = task.predict(method.server_model(state.server), batch)
-    own = task.predict(raveled.unraveling(task)(client.own.mean), batch)
+    own = task.predict(raveled.unraveling(task)(client.private.mean), batch)
     model = method.personal(turn, state.server, client, None)
     found = method.predict(model, batch)
     gate = np.maximum(client.gate, 0)

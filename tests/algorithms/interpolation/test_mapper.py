@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax.algorithms.interpolation.mapper import Mixture, Own, mapper
+from pfljax.algorithms.interpolation.mapper import Mixture, Private, mapper
 from pfljax.conformance import Case, toy
 from pfljax.core.types import Batch
 from softmax_clients import TRAIN, gradient, linear, losses
@@ -61,8 +61,8 @@ def test_a_client_is_judged_by_the_mixture_of_logits():
     h, h_g = (task.init(jax.random.key(seed)) for seed in (1, 2))
     data = toy.one(TRAIN, 1)
     batch = Batch.full(data.examples.x)
-    own = Own(h, jnp.float32(0.3))
-    judged = method.predict(method.personal(toy.turn(), h_g, own, data), batch)
+    private = Private(h, jnp.float32(0.3))
+    judged = method.predict(method.personal(toy.turn(), h_g, private, data), batch)
     z, z_g = (task.predict(w, batch) for w in (h, h_g))
     np.testing.assert_allclose(judged, 0.3 * z + 0.7 * z_g, rtol=1e-5, atol=1e-6)
     new = method.newcomer(toy.turn(), h_g, data)
@@ -79,8 +79,8 @@ def test_who_never_took_part_fits_its_own_model_and_share():
     assert isinstance(mixture, Mixture)
     w = np.asarray(h_g["head"], np.float64)
     h, share = fitted(k, w, w, (0.1, 0.9), 4)
-    np.testing.assert_allclose(mixture.own.h["head"], h, rtol=1e-4, atol=1e-5)
-    assert float(mixture.own.share) == pytest.approx(share)
+    np.testing.assert_allclose(mixture.private.h["head"], h, rtol=1e-4, atol=1e-5)
+    assert float(mixture.private.share) == pytest.approx(share)
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,9 @@ def test_who_takes_no_step_uploads_the_message_and_its_curvature():
     _, upload, _ = method.train(turn, server, client, data)
     origin = method.origin(server, client, upload)
     toy.assert_same(upload.w, origin.w)
-    assert not any(leaf.any() for leaf in jax.tree.leaves(origin.own))
+    assert not any(leaf.any() for leaf in jax.tree.leaves(origin.curvature))
     wanted = toy.gradient(1, toy.flat(w)) ** 2
-    np.testing.assert_allclose(toy.flat(upload.own.diagonal), wanted, rtol=1e-5)
+    np.testing.assert_allclose(toy.flat(upload.curvature.diagonal), wanted, rtol=1e-5)
 
 
 def test_a_negative_pull_is_refused():
