@@ -1,24 +1,23 @@
-"""Channels: the way of uploads from the clients to `aggregate`.
+"""Channels change uploads on their way from the clients to `aggregate`.
 
     upload_k -> send (at the client) -> lose -> receive (at the server) -> aggregate
 
-    attack     sign_flip random_update model_replacement; alie ipm, where uploads meet
+    attack     sign_flip random_update model_replacement; alie ipm, at the server
     clip       clip adaptive_clip, and noise: dp gaussian
     compress   uniform qsgd terngrad sign top_k random_k low_rank
     lose       lost
     reduce     norm_clip median trimmed_mean krum geometric_median centred_clip
 
-They act in this order, whatever order they are given in; those of one stage in the one
-given. At the client all stages come before anything happens at the server.
+The stages act in this order, and channels of the same stage in the order given. Every
+`send` comes before the first `receive`.
 
-What a client changed is its upload without its origin (`Algorithm.origin`): the message
-of most methods, zeros where the upload is a difference already. A leaf without an
-origin, such as IFCA's choice of a cluster, is no change and passes as it is.
+A client's change is its upload minus the origin (`Algorithm.origin`). The origin is the
+message in most methods, and zero if the upload is already a difference. A leaf without
+an origin, such as IFCA's choice of a cluster, is not a change and passes unchanged.
 
-A robust reducer is a channel too, chosen by the setting `aggregation`: it puts the
-robust value in the place of every upload, so that whatever mean the method takes is
-that value. Uploads that have leaves without an origin would be mixed by it: with those
-methods it is refused.
+A robust reducer is a channel too, chosen by the setting `aggregation`. It replaces
+every upload by the robust value, which is then whatever mean the method takes. It is
+refused for methods whose uploads have leaves without an origin.
 """
 
 from pfljax.channel.attacks import model_replacement as model_replacement
@@ -30,20 +29,23 @@ from pfljax.channel.base import Sender as Sender
 from pfljax.channel.base import Sent as Sent
 from pfljax.channel.base import Start as Start
 from pfljax.channel.base import as_received as as_received
+from pfljax.channel.chains import chain as chain
+from pfljax.channel.chains import in_next_exchange as in_next_exchange
 from pfljax.channel.clipping import clip as clip
 from pfljax.channel.clipping import gaussian as gaussian
 from pfljax.channel.colluding import alie as alie
 from pfljax.channel.colluding import ipm as ipm
 from pfljax.channel.compressing import compressing as compressing
 from pfljax.channel.losing import lost as lost
-from pfljax.channel.memory import Remembering as Remembering
+from pfljax.channel.memory import ClientMemory as ClientMemory
+from pfljax.channel.memory import add_memory as add_memory
 from pfljax.channel.memory import fit as fit
-from pfljax.channel.memory import remembering as remembering
-from pfljax.channel.memory import shaped_by as shaped_by
+from pfljax.channel.memory import set_shapes as set_shapes
 from pfljax.channel.names import AGGREGATIONS as AGGREGATIONS
 from pfljax.channel.names import CHANNELS as CHANNELS
-from pfljax.channel.names import ON_THE_WAY as ON_THE_WAY
+from pfljax.channel.names import TRANSFORMS as TRANSFORMS
 from pfljax.channel.names import make as make
+from pfljax.channel.outgoing import send as send
 from pfljax.channel.private import adaptive_clip as adaptive_clip
 from pfljax.channel.private import dp as dp
 from pfljax.channel.quantised import qsgd as qsgd
@@ -57,8 +59,6 @@ from pfljax.channel.robust import median as median
 from pfljax.channel.robust import norm_clip as norm_clip
 from pfljax.channel.robust import robust as robust
 from pfljax.channel.robust import trimmed_mean as trimmed_mean
-from pfljax.channel.several import again as again
-from pfljax.channel.several import chain as chain
 from pfljax.channel.sparse import low_rank as low_rank
 from pfljax.channel.sparse import random_k as random_k
 from pfljax.channel.sparse import top_k as top_k
@@ -66,4 +66,3 @@ from pfljax.channel.traffic import Traffic as Traffic
 from pfljax.channel.traffic import check as check
 from pfljax.channel.traffic import count_bytes as count_bytes
 from pfljax.channel.traffic import count_traffic as count_traffic
-from pfljax.channel.travel import send as send

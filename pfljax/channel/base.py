@@ -7,7 +7,7 @@ from pfljax.channel import origins
 from pfljax.core import tree
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
 
-# Whatever the order in which a user names them, channels act in this one.
+# Channels act in this order, whatever the order in which a user names them.
 STAGES = ("attack", "clip", "compress", "lose", "reduce")
 
 
@@ -16,7 +16,7 @@ class Start(NamedTuple):
 
     key: Key  # of the run
     num_clients: int
-    # Of a client's first exchange in a round, as shapes (`fit`); None without it.
+    # Shapes of a client's first exchange in a round; None without `fit`.
     origin: Origin = None
     upload: Upload = None
 
@@ -26,7 +26,7 @@ class Sender(NamedTuple):
 
     key: Key  # of its turn, for the channel alone
     id: Array  # i32[]
-    asked: int  # M, the places of a cohort
+    asked: int  # M, the size of the cohort
 
 
 class Sent(NamedTuple):
@@ -34,7 +34,7 @@ class Sent(NamedTuple):
 
     upload: Upload
     memory: Any = ()  # of the client, for its next upload
-    report: Any = ()  # goes along, for `receive`
+    report: Any = ()  # for `receive`
 
 
 class Channel(NamedTuple):
@@ -46,21 +46,21 @@ class Channel(NamedTuple):
     # (state, key, uploads, reports, cohort), stacked over M
     receive: Callable[[Any, Key, Upload, Any, Cohort], tuple[Upload, Any]]
     stage: str = "clip"  # one of STAGES
-    one_for_all: bool = False  # a value of all uploads takes the place of each
-    # A client's memory before it ever sent, of shapes; None for a channel without.
+    one_for_all: bool = False  # whether one value replaces every upload
+    # A client's first memory, by shapes; None for a channel without memory.
     memory: Callable[[Origin, Upload], Any] | None = None
-    # The bits of a leaf that changed, by its shape; None where it goes as it is.
+    # The bits in which a changed leaf is sent, by its shape; None if it is sent as is.
     bits: Callable[[Any], float] | None = None
     report_bits: int = 0  # of the report
-    shaped: bool = False  # the state is made of an upload's shapes: see `fit`
-    # The cohort without those whose uploads are lost.
+    shaped: bool = False  # whether `init` needs the shapes of an upload (see `fit`)
+    # The cohort without the clients whose uploads are lost.
     lose: Callable[[Key, Cohort], Cohort] | None = None
     attackers: float = 0.0  # the share of clients that are malicious
-    exchange: int = 0  # of a round, from 0: where the client's memory of it is
+    exchange: int = 0  # within the round, from 0; the index of the client's memory
 
 
 def nothing(start: Start) -> Any:
-    """The state of a channel that remembers nothing."""
+    """The state of a channel without state."""
     return ()
 
 
@@ -83,7 +83,7 @@ def with_origin(
 ) -> Sent:
     """The upload, untouched; its origin is the report.
 
-    For a `receive` that looks at what clients changed.
+    It is for a `receive` that needs the changes of clients.
     """
     return Sent(upload, memory, origin)
 
@@ -92,7 +92,7 @@ NONE = Channel(init=nothing, send=as_sent, receive=as_received)
 
 
 def sending(send: Callable[[Key, Origin, Upload], Upload]) -> Channel:
-    """A channel that remembers nothing and changes each upload at its client."""
+    """A channel without state that changes each upload at its client."""
 
     def stateless(
         state: Any, sender: Sender, origin: Origin, upload: Upload, memory: Any
@@ -120,15 +120,15 @@ def change_shapes(origin: Origin, upload: Upload) -> Any:
 
 
 def refuse_mixed(name: str, origin: Origin, upload: Upload) -> None:
-    """Refuses uploads of which a value of all would mix what is no change.
+    """Refuses uploads with leaves that are no change, which a reducer would mix.
 
     Raises:
-      ValueError: it names the leaves without an origin.
+      ValueError: there are such leaves; the message names them.
     """
     names = origins.absent(origin, upload)
     if names:
         raise ValueError(
-            f"channel {name!r} puts one value in the place of every upload, but "
-            f"uploads of this method differ by a part that is no change: "
-            f"{', '.join(names)}; choose another channel, such as clip"
+            f"channel {name!r} replaces every upload by one value, but uploads of this "
+            f"method have parts that are no change: {', '.join(names)}; choose another "
+            "channel, such as clip"
         )

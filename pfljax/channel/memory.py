@@ -1,11 +1,10 @@
-"""A place in clients' states for what a channel remembers of each of them.
+"""Adds the memory that a channel keeps of each client to the clients' states.
 
-The method is wrapped, and knows nothing of it: its functions see its own client state.
-So stores, devices, groups of architectures, checkpoints and newcomers treat the memory
-as any client state. It is written where uploads leave (`travel.send`).
+The method is wrapped, and its functions see the method's own client state. Stores,
+devices, groups of architectures and checkpoints treat the memory like any other part of
+a client's state. It is written when an upload leaves (`outgoing.send`).
 """
 
-import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,30 +13,33 @@ import jax
 from pfljax.channel.base import Channel, Start
 from pfljax.core import tree
 from pfljax.core.communication import Exchange
+from pfljax.core.server_model import map_argument
 from pfljax.core.types import Algorithm, Client
 
+# The position of the client in the arguments of each function of a method.
+POSITIONS = {"message": 2, "personal": 2, "endpoints": 1, "quantities": 1, "origin": 1}
 
-class Remembering(NamedTuple):
-    """A client's state beside what the channel remembers of it."""
 
-    client: Client  # the method's own
-    memory: tuple[Any, ...]  # of each exchange of a round
+class ClientMemory(NamedTuple):
+    """A client's state, and the channel's memory of it."""
+
+    client: Client  # of the method
+    memory: tuple[Any, ...]  # one for each exchange of a round
 
 
 def fit(
     channel: Channel, algorithm: Algorithm, exchanges: Sequence[Exchange]
 ) -> tuple[Channel, Algorithm]:
-    """(the channel, the method), fit to what the method sends.
+    """Fits a channel and a method to each other; returns both.
 
-    `exchanges` are `communication.trace_exchanges(algorithm, ...)`. The channel may
-    keep a state, and the method's clients a memory, of these shapes.
+    The state of the channel and the memory of the clients get the shapes of
+    `exchanges`, which are `communication.trace_exchanges(algorithm, ...)`.
     """
-    fit = shaped_by(channel, exchanges)
-    return fit, remembering(channel, algorithm, exchanges)
+    return set_shapes(channel, exchanges), add_memory(channel, algorithm, exchanges)
 
 
-def shaped_by(channel: Channel, exchanges: Sequence[Exchange]) -> Channel:
-    """The channel, whose state may be made of the shapes of the first exchange."""
+def set_shapes(channel: Channel, exchanges: Sequence[Exchange]) -> Channel:
+    """The channel, whose `init` gets the shapes of the first exchange."""
     first = exchanges[0]
 
     def init(start: Start) -> Any:
@@ -47,10 +49,10 @@ def shaped_by(channel: Channel, exchanges: Sequence[Exchange]) -> Channel:
     return channel._replace(init=init)
 
 
-def remembering(
+def add_memory(
     channel: Channel, algorithm: Algorithm, exchanges: Sequence[Exchange]
 ) -> Algorithm:
-    """The method, whose clients have room for the channel's memory; itself without."""
+    """The method, whose clients also hold the channel's memory, if it has one."""
     if channel.memory is None:
         return algorithm
     shapes = [
@@ -60,21 +62,19 @@ def remembering(
 
 
 def _wrap(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
-    """The method over `Remembering`; `memory` is that of a client that sent nothing."""
+    """The method over `ClientMemory`; `memory` has the shapes of a client's memory."""
 
-    @functools.wraps(algorithm.init_client)
     def init_client(params, client_id, key):
         client = algorithm.init_client(params, client_id, key)
-        return Remembering(client, tree.zeros(memory))
+        return ClientMemory(client, tree.zeros(memory))
 
-    @functools.wraps(algorithm.train)
     def train(turn, message, client, data):
         state, upload, metrics = algorithm.train(turn, message, client.client, data)
         return client._replace(client=state), upload, metrics
 
     functions = {
-        name: _unwrap(getattr(algorithm, name), index)
-        for name, index in CLIENT_AT.items()
+        name: map_argument(getattr(algorithm, name), position, lambda k: k.client)
+        for name, position in POSITIONS.items()
     }
     then = algorithm.then
     return algorithm._replace(
@@ -83,20 +83,3 @@ def _wrap(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
         then=then and _wrap(then, memory),
         **functions,
     )
-
-
-# At which place a function of a method takes the client.
-CLIENT_AT = {"message": 2, "personal": 2, "endpoints": 1, "quantities": 1, "origin": 1}
-
-
-def _unwrap(function: Any, place: int) -> Any:
-    """The function, given the method's own client state; None where there is none."""
-    if function is None:
-        return None
-
-    @functools.wraps(function)
-    def call(*args: Any) -> Any:
-        state = args[place].client
-        return function(*args[:place], state, *args[place + 1 :])
-
-    return call

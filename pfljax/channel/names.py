@@ -1,10 +1,11 @@
-"""Channels by name, and the channel of several names."""
+"""The channels by name, and `make`, which joins several of them."""
 
 from collections.abc import Callable, Sequence
 
 from pfljax import registry
 from pfljax.channel.attacks import model_replacement, random_update, sign_flip
 from pfljax.channel.base import Channel
+from pfljax.channel.chains import chain
 from pfljax.channel.clipping import clip, gaussian
 from pfljax.channel.colluding import alie, ipm
 from pfljax.channel.losing import lost
@@ -18,12 +19,12 @@ from pfljax.channel.robust import (
     norm_clip,
     trimmed_mean,
 )
-from pfljax.channel.several import chain
 from pfljax.channel.sparse import low_rank, random_k, top_k
 from pfljax.registry import Component
 
-# What happens on the way to the server, and how the server makes one of all.
-ON_THE_WAY: dict[str, Callable[..., Component]] = {
+# Channels that change each upload (the setting `channel`), and robust reducers, which
+# replace all uploads by one value (the setting `aggregation`).
+TRANSFORMS: dict[str, Callable[..., Component]] = {
     "sign_flip": sign_flip,
     "random_update": random_update,
     "model_replacement": model_replacement,
@@ -50,18 +51,18 @@ AGGREGATIONS: dict[str, Callable[..., Component]] = {
     "geometric_median": geometric_median,
     "centred_clip": centred_clip,
 }
-CHANNELS = ON_THE_WAY | AGGREGATIONS
-PRIVATE = ("dp", "adaptive_clip")  # with a multiplier: noise at the server
+CHANNELS = TRANSFORMS | AGGREGATIONS
+PRIVATE = ("dp", "adaptive_clip")  # the server adds noise if they have a multiplier
 
 
 def make(choices: Sequence[Component]) -> Channel | None:
-    """The channel of names such as "clip:norm=1.0"; None for no name.
+    """Makes one channel of choices such as "clip:norm=1.0"; None if there are none.
 
-    They act in the order of their stages: attack, clip, compress, lose, reduce.
+    The channels act in the order of their stages: attack, clip, compress, lose, reduce.
 
     Raises:
-      ValueError: a name or an option is unknown, or out of its range, or two cannot
-        stand together.
+      ValueError: a name or an option is unknown, an option is out of its range, or two
+        channels cannot be combined.
     """
     channels = []
     for choice in choices:
@@ -73,7 +74,7 @@ def make(choices: Sequence[Component]) -> Channel | None:
 
 
 def _check_together(names: Sequence[str], channels: Sequence[Channel]) -> None:
-    """Refuses what would undo itself: two compressors, two values for all."""
+    """Refuses channels that would undo each other, such as two compressors."""
     compressors = []
     reducers = []
     shares = set()
@@ -87,11 +88,10 @@ def _check_together(names: Sequence[str], channels: Sequence[Channel]) -> None:
     private = [name for name in reducers if name in PRIVATE]
     if private and compressors:
         raise ValueError(
-            f"channel {private[0]!r} counts on changes that are no longer than its "
-            f"norm, but {compressors[0]!r} restores them longer or shorter; give one "
-            "of the two"
+            f"channel {private[0]!r} needs changes that are no longer than its norm, "
+            f"but {compressors[0]!r} changes their length; give one of the two"
         )
-    for kind, listed in (("compression", compressors), ("value of all", reducers)):
+    for kind, listed in (("compressor", compressors), ("robust reducer", reducers)):
         if len(listed) > 1:
             raise ValueError(
                 f"channels {' and '.join(listed)} are each a {kind}; give one of them"
@@ -99,5 +99,5 @@ def _check_together(names: Sequence[str], channels: Sequence[Channel]) -> None:
     if len(shares) > 1:
         raise ValueError(
             f"channels have attackers {' and '.join(map(str, sorted(shares)))}; give "
-            "one share: the same clients are malicious in all of them"
+            "all of them the same share, since they have the same malicious clients"
         )

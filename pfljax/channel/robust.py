@@ -1,9 +1,9 @@
-"""Robust reducers: what the server makes of uploads, some of which may be attacks.
+"""Robust reducers, which limit what malicious uploads can change.
 
-Those of one value put it in the place of every upload, so that whatever mean the method
-takes is that value. None weighs clients by their examples: these are a claim of the
-client, which may be an attacker. Values are functions of uploads stacked over M and a
-weight f32[M], 0 for the absent.
+Most of them replace every upload by one robust value, which is then whatever mean the
+method takes. None weighs clients by their number of examples, since an attacker may
+claim any number. A reducer is a function of the uploads, stacked over the M clients of
+a cohort, and a weight f32[M], which is 0 for clients that did not report.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ from pfljax.core.types import Array, Cohort, Key, Origin, Upload
 from pfljax.registry import AtLeastOne, Count, Positive, Range, component
 
 Reducer = Callable[[Any, Array], Any]
-Trimmed = Annotated[  # half of them at either end would leave nobody
+Trimmed = Annotated[  # trimming half of the values at either end would leave none
     float, Range(lambda value: 0 <= value < 0.5, "0 <= trim < 0.5")
 ]
 
 
 def robust(name: str, reducer: Reducer) -> Channel:
-    """A channel that puts `reducer` of the cohort's uploads in the place of each.
+    """A channel that replaces each upload by `reducer` of the cohort's uploads.
 
     Its `send` raises a ValueError for uploads that have leaves without an origin.
     """
@@ -65,7 +65,7 @@ def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
     """The trimmed mean of each coordinate of the uploads (Yin et al., ICML 2018).
 
     Args:
-      trim: share of the values left out at either end.
+      trim: share of the values that are left out at either end.
     """
 
     def reducer(uploads: Any, weight: Array) -> Any:
@@ -76,7 +76,7 @@ def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
         inside = (rank >= cut) & (rank < count - cut)
 
         def reduce(leaf: Array) -> Array:
-            # The absent sort behind all others, to ranks that are cut off.
+            # Clients that did not report sort last, to ranks that are cut off.
             reported = jnp.where(tree.column(present, leaf), leaf, jnp.inf)
             in_order = jnp.sort(reported, axis=0)
             total = jnp.where(tree.column(inside, leaf), in_order, 0).sum(0)
@@ -91,11 +91,12 @@ def trimmed_mean(*, trim: Trimmed = 0.1) -> Channel:
 def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
     """The (multi-)Krum mean of the uploads (Blanchard et al., NeurIPS 2017).
 
-    Of fewer reports than `chosen`, all; of byzantine + 2 or fewer, those asked first.
+    It takes all reports if there are fewer than `chosen`, and the first of the cohort
+    if there are at most byzantine + 2.
 
     Args:
-      byzantine: malicious reports that it withstands.
-      chosen: reports whose mean is taken; 1 is Krum.
+      byzantine: number of malicious reports that it withstands.
+      chosen: number of reports whose mean is taken; 1 is Krum.
     """
 
     def reducer(uploads: Any, weight: Array) -> Any:
@@ -105,16 +106,16 @@ def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
         if not leaves:  # a method that sends nothing
             return uploads
         flat = jnp.concatenate([leaf.reshape(count, -1) for leaf in leaves], 1)
-        # By differences: |a|^2 + |b|^2 - 2ab cancels where uploads are alike.
+        # From differences, since |a|^2 + |b|^2 - 2ab cancels if uploads are close.
         difference = flat[:, None] - flat[None]
         square = jnp.sum(difference**2, -1)
         other = present[None] & ~jnp.eye(count, dtype=bool)
         nearest_first = jnp.sort(jnp.where(other, square, jnp.inf), axis=1)
         counted = jnp.arange(count) < present.sum() - byzantine - 2
-        # By `where`: the distance of the absent is infinite, and 0 * inf is NaN.
+        # With `where`, since absent clients are infinitely far and 0 * inf is NaN.
         score = jnp.where(counted, nearest_first, 0).sum(1)
         score = jnp.where(present, score, jnp.inf)
-        # Those absent come last, and do not count where fewer than `chosen` reported.
+        # Absent clients come last; their weight is 0 if fewer than `chosen` reported.
         best = jnp.argsort(score)[:chosen]
         weight = present[best].astype(jnp.float32)
         return aggregation.mean(tree.take(uploads, best), weight)
@@ -126,15 +127,15 @@ def krum(*, byzantine: Count = 1, chosen: AtLeastOne = 1) -> Channel:
 def geometric_median(
     *, iterations: AtLeastOne = 8, smoothing: Positive = 1e-6
 ) -> Channel:
-    """The geometric median of the uploads, by smoothed Weiszfeld steps.
+    """The geometric median of the uploads, computed by smoothed Weiszfeld steps.
 
     RFA: Pillutla et al., IEEE TSP 2022, https://arxiv.org/abs/1912.13445, Algorithm 2:
 
         w_i = weight_i / max(smoothing, |x_i - z|);   z <- sum_i w_i x_i / sum_i w_i
 
     Args:
-      iterations: of Weiszfeld's algorithm.
-      smoothing: least distance, which keeps it from dividing by 0.
+      iterations: number of steps.
+      smoothing: least distance, which avoids a division by 0.
     """
 
     def reducer(uploads: Any, weight: Array) -> Any:
@@ -152,20 +153,20 @@ def geometric_median(
 def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Channel:
     """The mean of changes that are clipped around the aggregate of the last round.
 
-    v <- v + mean_i (x_i - v) min(1, radius / |x_i - v|), from the mean v of before.
-    Karimireddy et al., ICML 2021, https://arxiv.org/abs/2012.10333, Algorithm 2. A
-    large `radius` is the mean.
+    v <- v + mean_i (x_i - v) min(1, radius / |x_i - v|), starting at the last v.
+    Karimireddy et al., ICML 2021, https://arxiv.org/abs/2012.10333, Algorithm 2. With a
+    large `radius` it is the mean.
 
     Args:
-      radius: to which changes are clipped; large is the mean.
-      iterations: times that they are clipped towards the mean of before.
+      radius: largest distance from v; a large radius gives the mean.
+      iterations: number of these steps in a round.
     """
 
     def init(start: Start) -> Any:
         if start.upload is None:
             raise ValueError(
-                "centred_clip keeps a change, whose shape is unknown; make its "
-                "channel by `pfljax.channel.fit`"
+                "centred_clip needs the shapes of uploads; make its channel by "
+                "`pfljax.channel.fit`"
             )
         return tree.zeros(change_shapes(start.origin, start.upload))
 
@@ -202,26 +203,26 @@ def centred_clip(*, radius: Positive = 10.0, iterations: AtLeastOne = 1) -> Chan
 
 
 def _check_shapes(centre: Any, change: Any) -> None:
-    """Refuses uploads of other shapes than the first exchange of the first client."""
-    kept = [leaf.shape for leaf in jax.tree.leaves(centre)]
-    came = [leaf.shape for leaf in jax.tree.leaves(change)]
-    if kept != came:
+    """Refuses uploads whose shapes differ from those of the state."""
+    expected = [leaf.shape for leaf in jax.tree.leaves(centre)]
+    shapes = [leaf.shape for leaf in jax.tree.leaves(change)]
+    if shapes != expected:
         raise ValueError(
-            "centred_clip keeps one change for all, but uploads of this method differ "
-            "in shape, by the client's model or within a round; choose another "
-            "reducer, such as geometric_median"
+            "centred_clip keeps one change for all clients, but the uploads of this "
+            "method have several shapes; choose another reducer, such as "
+            "geometric_median"
         )
 
 
 @component
 def norm_clip(*, norm: Positive | None = None) -> Channel:
-    """Clips changes to `norm` at the server; None is the median of their norms.
+    """Clips changes to `norm` at the server, or to the median of their norms.
 
-    Unlike `clip` it follows attackers, who need not clip. A large `norm` changes
-    nothing.
+    Unlike `clip`, it acts after the attackers, who need not clip. A large `norm`
+    changes nothing.
 
     Args:
-      norm: largest length of a change; None, their median.
+      norm: largest length of a change; None for the median of their lengths.
     """
 
     def receive(
@@ -235,7 +236,7 @@ def norm_clip(*, norm: Positive | None = None) -> Channel:
             present = aggregation.uniform(cohort) > 0
             limit = jnp.nanmedian(jnp.where(present, length, jnp.nan)) + 1e-10
         shorter = tree.add(start, shorten(changes, limit))
-        # Not above the limit: there an upload keeps its bits.
+        # An upload that is not longer than the limit keeps its bits.
         clipped = tree.where_each(length > limit, shorter, values)
         return tree.merge(clipped, others), state
 
@@ -243,11 +244,11 @@ def norm_clip(*, norm: Positive | None = None) -> Channel:
 
 
 def coordinate_median(uploads: Any, weight: Array) -> Any:
-    """The median of each coordinate over those present."""
+    """The median of each coordinate over the clients that reported."""
     present = weight > 0
 
     def reduce(leaf: Array) -> Array:
-        # The number of those present is traced: shapes cannot leave the others out.
+        # The number of clients that reported is traced, so NaN marks the others.
         reported = jnp.where(tree.column(present, leaf), leaf, jnp.nan)
         return jnp.nanmedian(reported, axis=0)
 
@@ -255,7 +256,7 @@ def coordinate_median(uploads: Any, weight: Array) -> Any:
 
 
 def shorten(changes: Any, norm: Any) -> Any:
-    """Each change of [M, ...], scaled to at most this length."""
+    """Scales each change of [M, ...] to at most this length."""
     length = lengths(changes)
     factor = jnp.where(length > norm, norm / jnp.maximum(length, norm), 1)
     return jax.tree.map(lambda leaf: leaf * tree.column(factor, leaf), changes)

@@ -1,4 +1,4 @@
-"""The bytes that a round sends, with and without a channel."""
+"""Counts the bytes that clients send and receive in a round."""
 
 import math
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ import jax.numpy as jnp
 
 from pfljax.channel import origins
 from pfljax.channel.base import Channel, Sender, Start
-from pfljax.channel.several import again
-from pfljax.channel.travel import send
+from pfljax.channel.chains import in_next_exchange
+from pfljax.channel.outgoing import send
 from pfljax.core import tree
 from pfljax.core.communication import Exchange, in_a_round, trace_exchanges
 from pfljax.core.types import Algorithm, Key, Origin, Task, Upload
 
 
 class Traffic(NamedTuple):
-    """Bytes of one client's exchanges in one round."""
+    """The bytes that one client receives and sends in one round."""
 
     down: int
     up: int
@@ -31,10 +31,10 @@ def count_traffic(
     input_shape: tuple[int, ...],
     channel: Channel | None = None,
 ) -> Traffic:
-    """Bytes of messages and uploads, those of uploads behind the channel.
+    """Counts the bytes of messages, and of uploads after the channel.
 
     Raises:
-      ValueError: uploads of this method cannot go through this channel.
+      ValueError: the uploads of this method cannot pass through this channel.
     """
     exchanges = trace_exchanges(algorithm, task, num_clients, input_shape)
     if channel is not None:
@@ -55,23 +55,23 @@ def check(
     exchanges: Sequence[Exchange],
     num_clients: int,
 ) -> None:
-    """Raises a ValueError if the uploads of a round cannot go through the channel."""
+    """Raises a ValueError if the uploads of a round cannot pass through the channel."""
 
-    def trace(channel: Channel, one: Algorithm, key: Key, exchange: Exchange) -> None:
+    def trace(channel: Channel, stage: Algorithm, key: Key, exchange: Exchange) -> None:
         sender = Sender(key=key, id=jnp.int32(0), asked=1)
         state = channel.init(Start(key, num_clients))
-        client = one.init_client(task.init(key), sender.id, key)
+        client = stage.init_client(task.init(key), sender.id, key)
         message, _, upload = exchange
-        send(channel, one, state, sender, message, client, client, upload)
+        send(channel, stage, state, sender, message, client, client, upload)
 
     key = jax.eval_shape(jax.random.key, 0)
-    for one, exchange in zip(in_a_round(algorithm), exchanges, strict=True):
-        jax.eval_shape(partial(trace, channel, one), key, exchange)
-        channel = again(channel)
+    for stage, exchange in zip(in_a_round(algorithm), exchanges, strict=True):
+        jax.eval_shape(partial(trace, channel, stage), key, exchange)
+        channel = in_next_exchange(channel)
 
 
 def count_bytes(channel: Channel | None, origin: Origin, upload: Upload) -> int:
-    """The bytes of an upload behind the channel, by shapes: its bits, rounded up."""
+    """The bytes of an upload after the channel: its bits by shapes, rounded up."""
     if channel is None or channel.bits is None:
         report = 0 if channel is None else channel.report_bits
         return tree.nbytes(upload) + math.ceil(report / 8)

@@ -32,8 +32,8 @@ def channels_fit(trial: Trial) -> None:
     if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
         # A value that a channel keeps for the next round has a fixed shape.
         channels = [channel for channel in channels if not channel.shaped]
-    every, remembering = fit(chain(channels), algorithm, sent)
-    setting = trial.setting._replace(channel=every, algorithm=remembering)
+    every, with_memory = fit(chain(channels), algorithm, sent)
+    setting = trial.setting._replace(channel=every, algorithm=with_memory)
     first = partial(engine.init, setting, trial.task, CLIENTS)
     state = jax.eval_shape(first, trial.states[0].key)
     jax.eval_shape(partial(engine.one_round, setting), state, trial.train)

@@ -1,24 +1,24 @@
-"""How the learning rate changes: the schedules of optax by name, in multiples of `lr`.
+"""Learning rate schedules: those of optax by name, as multiples of `lr`.
 
-    cosine:decay_steps=100              by round: lr (1 + cos(pi r / 100)) / 2
+    cosine:decay_steps=100              lr (1 + cos(pi r / 100)) / 2 in round r
     warmup_cosine:warmup_steps=5,decay_steps=100
     exponential:transition_steps=1,decay_rate=0.99
     piecewise_constant:boundaries=(50,75),scales=(0.1,0.1)
     linear:end_value=0.1,transition_steps=20,by=step
 
-The names are those of optax, with or without the ends of `ENDS`. Rounds count from 0,
-of asynchronous rounds as well. With by=step, a client's steps count from 0 in each
-round, as its optimizer starts afresh.
+The names are those of optax, with or without the suffixes in `SUFFIXES`. Rounds count
+from 0, also if they are asynchronous. With by=step, the steps of a client count from 0
+in each round, since its optimizer starts anew.
 
-A `Local` of one's own takes a schedule of optax as it is: `learning_rate` is a number
-or a function of the round, and `by_step` a multiple of it by the local step.
+If you make a `Local` yourself, pass a schedule of optax directly: `learning_rate` is a
+number or a function of the round, and `by_step` a factor for each local step.
 
-From a choice to a function of optax there are three steps. The fourth line above:
+A choice becomes a function of optax in three steps. For the fourth line above:
 
-    name       `function_of`   optax.piecewise_constant_schedule, which takes
-                               init_value and boundaries_and_scales, a dict
-    options    `options`       init_value=1, boundaries, scales, by="round"
-    arguments  `_arguments`    init_value=1, boundaries_and_scales={50: 0.1, 75: 0.1}
+    name       `find_function`  optax.piecewise_constant_schedule, which takes
+                                init_value and boundaries_and_scales, a dict
+    options    `options`        init_value=1, boundaries, scales, by="round"
+    arguments  `_arguments`     init_value=1, boundaries_and_scales={50: 0.1, 75: 0.1}
 """
 
 import inspect
@@ -30,35 +30,35 @@ import optax
 from pfljax import registry
 from pfljax.registry import Component
 
-ENDS = ("_decay_schedule", "_schedule", "_decay")
-UNWRITTEN = ("sgdr_schedule",)  # whose arguments no option can say
+SUFFIXES = ("_decay_schedule", "_schedule", "_decay")
+EXCLUDED = ("sgdr_schedule",)  # its arguments cannot be written as options
 BY = ("round", "step")
-# A schedule is a multiple of lr: it begins at 1, and what warms up at 0.
-BEGINS = {"value": 1.0, "init_value": 1.0, "peak_value": 1.0}
-WARMED_UP = {"init_value": 0.0, "peak_value": 1.0}
-# Of optax's piecewise schedules, a dict, which is two options here.
+# A schedule is a multiple of lr: it starts at 1, or at 0 if it warms up.
+START = {"value": 1.0, "init_value": 1.0, "peak_value": 1.0}
+WARM_UP_START = {"init_value": 0.0, "peak_value": 1.0}
+# An argument of optax's piecewise schedules: a dict there, two options here.
 PAIRS = "boundaries_and_scales"
 HALVES = ("boundaries", "scales")
-# What options may be: a word, a whole number, or else a number.
+# The types of options: words, whole numbers, and otherwise numbers.
 WORDS = ("staircase", "interpolate_type")
-COUNTS = ("boundaries", "transition_begin")  # and what ends in _steps
-MAY_BE_ZERO = ("warmup_steps",)  # of what ends so
+COUNTS = ("boundaries", "transition_begin")  # and options that end in _steps
+MAY_BE_ZERO = ("warmup_steps",)  # of the options that end in _steps
 
-Function = Callable[..., Any]  # of optax, which makes a schedule
+Function = Callable[..., Any]  # of optax; it returns a schedule
 
 
 class Schedule(NamedTuple):
-    """A multiple of the learning rate."""
+    """A factor of the learning rate."""
 
-    by: str  # what it counts, one of `BY`
+    by: str  # what the count counts, one of `BY`
     factor: Callable[[Any], Any]  # (count, traced or not) -> f32[]
 
 
 def make(choice: Component) -> Schedule | None:
-    """The schedule of a choice; None for "constant", which changes nothing.
+    """Makes the schedule of a choice; None for "constant", which changes nothing.
 
     Raises:
-      ValueError: the name or an option is unknown, or out of its range.
+      ValueError: the name or an option is unknown, or an option is out of its range.
     """
     function = find_function(choice.name)
     _check_options(choice, function)
@@ -73,43 +73,43 @@ def make(choice: Component) -> Schedule | None:
 
 
 def check(choice: Component) -> None:
-    """Raises a ValueError for what `make` refuses."""
+    """Raises a ValueError if `make` would."""
     make(choice)
 
 
 def list_schedules() -> dict[str, Function]:
-    """The schedules of optax by name, without the ends that say no more."""
+    """The schedules of optax by name, without the suffixes in `SUFFIXES`."""
     functions = {}
     for name, function in vars(optax.schedules).items():
-        if inspect.isfunction(function) and name not in UNWRITTEN:
-            short = _without_end(name)
+        if inspect.isfunction(function) and name not in EXCLUDED:
+            short = _without_suffix(name)
             if short != name:
                 functions.setdefault(short, function)
     return functions
 
 
 def find_function(name: str) -> Function:
-    """The function of optax by this name, or by its whole name in optax.
+    """The function of optax with this name, short or whole.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is no such function.
     """
     functions = list_schedules()
-    short = _without_end(name)
+    short = _without_suffix(name)
     return registry.find("schedule", functions, short if short in functions else name)
 
 
-def _without_end(name: str) -> str:
-    """The name without the first of `ENDS` that it has."""
-    for end in ENDS:
-        if name.endswith(end):
-            return name.removesuffix(end)
+def _without_suffix(name: str) -> str:
+    """The name without the first of `SUFFIXES` that it ends with."""
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
     return name
 
 
 def options(function: Function) -> dict[str, inspect.Parameter]:
-    """The options of a schedule with their defaults; those without are required."""
-    begins = _begins(function)
+    """The options of a schedule; those without a default are required."""
+    start = _start(function)
     kind = inspect.Parameter.KEYWORD_ONLY
     listed = {}
     for name, parameter in inspect.signature(function).parameters.items():
@@ -117,34 +117,34 @@ def options(function: Function) -> dict[str, inspect.Parameter]:
             for half in HALVES:
                 listed[half] = inspect.Parameter(half, kind)
             continue
-        default = begins.get(name, parameter.default)
+        default = start.get(name, parameter.default)
         listed[name] = parameter.replace(kind=kind, default=default)
     listed["by"] = inspect.Parameter("by", kind, default=BY[0])
     return listed
 
 
-def _arguments(function: Function, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of optax: the options, and where the schedule begins."""
-    arguments = {**_begins(function), **given}
+def _arguments(function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments for optax: the start of the schedule, and the options."""
+    arguments = {**_start(function), **values}
     if PAIRS in inspect.signature(function).parameters:
-        boundaries, scales = (_several(arguments.pop(half)) for half in HALVES)
+        boundaries, scales = (_as_tuple(arguments.pop(half)) for half in HALVES)
         if len(boundaries) != len(scales):
             raise ValueError(
-                f"boundaries are {boundaries} and scales {scales}; expected as many of "
-                "both, such as boundaries=(50,75),scales=(0.1,0.1)"
+                f"boundaries are {boundaries} and scales {scales}; expected equal "
+                "numbers of both, such as boundaries=(50,75),scales=(0.1,0.1)"
             )
         arguments[PAIRS] = dict(zip(boundaries, scales, strict=True))
     return arguments
 
 
-def _begins(function: Function) -> dict[str, float]:
-    """Where the schedule begins: what optax asks for and no option has to say."""
-    asked = inspect.signature(function).parameters
-    begins = WARMED_UP if "peak_value" in asked else BEGINS
-    return {name: value for name, value in begins.items() if name in asked}
+def _start(function: Function) -> dict[str, float]:
+    """The values at which the schedule starts, which are no options."""
+    parameters = inspect.signature(function).parameters
+    start = WARM_UP_START if "peak_value" in parameters else START
+    return {name: value for name, value in start.items() if name in parameters}
 
 
-def _several(value: Any) -> tuple[Any, ...]:
+def _as_tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -159,25 +159,25 @@ def _check_options(choice: Component, function: Function) -> None:
     for name, parameter in listed.items():
         if parameter.default is parameter.empty and name not in values:
             raise ValueError(f"{owner} needs the parameter {name!r}")
-    # Of a warm-up, optax counts what is left after it, and would tell of that alone.
+    # The message of optax would be about the steps that are left after the warm-up.
     warmup = values.get("warmup_steps", 0)
     steps = values.get("decay_steps", warmup + 1)
     if steps <= warmup:
         raise ValueError(
             f"{owner}: decay_steps is {steps} and warmup_steps {warmup}; decay_steps "
-            f"counts the warm-up as well, so expected more than {warmup}"
+            f"includes the warm-up, so expected more than {warmup}"
         )
 
 
 def _check_value(owner: str, name: str, value: Any) -> None:
-    """Refuses a word where numbers are, and numbers that no rate or count can be."""
+    """Refuses words for numbers, and numbers that no rate or count can have."""
     if name == "by":
         registry.require_known(owner, value, BY)
         return
     if name in WORDS:
         return
     counts = name.endswith("_steps") or name in COUNTS
-    for number in _several(value):
+    for number in _as_tuple(value):
         kinds = int if counts else (int, float)
         is_number = isinstance(number, kinds) and not isinstance(number, bool)
         expected = "a whole number" if counts else "a number"

@@ -24,19 +24,22 @@ def wrap_server(
     The caller replaces its `init` and `aggregate`, which return the record.
     """
 
-    def on_model(function: Callable | None, position: int) -> Any:
-        if function is None:
-            return None
+    functions = {
+        name: map_argument(getattr(algorithm, name), position, model_of)
+        for name, position in POSITIONS.items()
+    }
+    return algorithm._replace(**functions)
 
-        def call(*arguments: Any) -> Any:
-            before, after = arguments[:position], arguments[position + 1 :]
-            return function(*before, model_of(arguments[position]), *after)
 
-        return call
+def map_argument(
+    function: Callable | None, position: int, change: Callable[[Any], Any]
+) -> Any:
+    """The function of `change` of one positional argument; None for no function."""
+    if function is None:
+        return None
 
-    return algorithm._replace(
-        **{
-            name: on_model(getattr(algorithm, name), position)
-            for name, position in POSITIONS.items()
-        }
-    )
+    def call(*arguments: Any) -> Any:
+        before, after = arguments[:position], arguments[position + 1 :]
+        return function(*before, change(arguments[position]), *after)
+
+    return call

@@ -74,7 +74,7 @@ def exchanges(setting: Setting) -> list[Setting]:
         setting = setting._replace(
             algorithm=algorithm,
             groups=setting.groups and _next_rounds(setting.groups),
-            channel=setting.channel and channel.again(setting.channel),
+            channel=setting.channel and channel.in_next_exchange(setting.channel),
         )
 
 

@@ -18,7 +18,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from scipy.optimize import linear_sum_assignment
 
 from pfljax.core.types import Params
-from pfljax.core.units import Path, Units, units_apart
+from pfljax.core.units import Path, Units, split_axis
 
 
 def permute_units(
@@ -126,13 +126,13 @@ def _scores(
 
 def _reorder(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
     """The parameter with the units of an axis in this order."""
-    by_unit = units_apart(leaf, axis, len(order))
+    by_unit = split_axis(leaf, axis, len(order))
     return by_unit.take(order, axis + 1).reshape(leaf.shape)
 
 
 def _units_first(leaf: np.ndarray, axis: int, count: int) -> np.ndarray:
     """The parameters of each unit, [count, rest]."""
-    by_unit = units_apart(leaf, axis, count)
+    by_unit = split_axis(leaf, axis, count)
     return np.moveaxis(by_unit, axis + 1, 0).reshape(count, -1)
 
 

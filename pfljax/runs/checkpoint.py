@@ -1,7 +1,7 @@
-"""Saves and restores the state of a run. The only file that imports Orbax.
+"""Saves and restores the state of a run with Orbax.
 
-It does so when the first checkpoint is read or written: the import takes longer than
-small runs train.
+Orbax is imported when the first checkpoint is read or written, since its import takes
+longer than the training of a small run.
 
 A checkpoint of round r holds the `RunState` and, as Orbax's custom metadata, a `Meta`.
 Orbax writes it in the background and renames it when it is complete.
@@ -23,25 +23,25 @@ from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
 
 FORMAT = 4
-SHARED_BYTES = 2**24  # the least share of an array that a device writes
+SHARED_BYTES = 2**24  # the smallest share of an array that a device writes
 
 
 class Meta(NamedTuple):
-    """What a checkpoint says about itself, in JSON."""
+    """The metadata of a checkpoint, saved as JSON."""
 
     format: int
     round: int
     config: str  # digest of the run's settings
     log: int | None  # checksum of the run's log up to this round
-    clients: int | list[int] | None  # of the client states in a store; None without one
-    arrays: str  # types and shapes of the state
-    rows: list[int]  # of client states, with padding for the devices that share them
-    crc: int | None  # of the state
-    seconds: float  # of training up to this round
+    clients: int | list[int] | None  # checksums of the client states in stores
+    arrays: str  # dtypes and shapes of the state
+    rows: list[int]  # client states in each leaf, with padding for the devices
+    crc: int | None  # checksum of the state
+    seconds: float  # of training, up to this round
 
 
 class Saved(NamedTuple):
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     state: RunState
     meta: Meta
@@ -52,22 +52,22 @@ Save = Callable[..., Any]
 
 @contextmanager
 def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
-    """Gives save(round, state, log, seconds, clients), asynchronous and atomic.
+    """Yields save(round, state, log, seconds, clients), asynchronous and atomic.
 
     `log` and `clients` are the checksums of the run's log up to this round and of the
-    client states in its store, `seconds` those of training. The newest `keep`
-    checkpoints stay. The state may be donated as soon as save returns; the `result()`
-    of what it returns waits until the checkpoint is complete. The end of the block
-    waits for the last one.
+    client states in its store; `seconds` is the time of training. The newest `keep`
+    checkpoints are kept. The state may be donated as soon as `save` returns. It returns
+    a future whose `result()` waits until the checkpoint is complete; the end of the
+    block waits for the last one.
     """
     with ExitStack() as stack:
-        # Opened by the first save: until then nothing needs Orbax.
+        # Opened by the first save, since nothing needs Orbax before.
         checkpointer = cache(lambda: stack.enter_context(_checkpointer(folder, keep)))
         pending: list[Any] = []  # the save that Orbax may still be writing
 
         def wait() -> None:
-            # Orbax gives each save a thread with an event loop: three open files that
-            # only its result() gives back.
+            # Each save of Orbax has a thread with an event loop, whose three open files
+            # are closed only by result().
             while pending:
                 pending.pop().result()
 
@@ -90,8 +90,8 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
                 crc=_crc(state),
                 seconds=seconds,
             )
-            # Orbax copies the state to the host before it returns: then it may be
-            # donated, while a thread still writes.
+            # Orbax copies the state to the host before it returns, so that the state
+            # may be donated while a thread still writes.
             response = checkpointer().save_checkpointables_async(
                 round_, {"state": state}, force=True, custom_metadata=meta._asdict()
             )
@@ -109,10 +109,10 @@ def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
     policies = ocp.training.preservation_policies
     decisions = ocp.training.save_decision_policies
     context = ocp.Context()
-    # Weights are noise to a compressor: written raw, four times as fast.
+    # Weights do not compress well, and writing them raw is four times as fast.
     context.array.saving.use_compression = False
-    # Devices that hold the same array share its writing. Each cuts out its share by a
-    # program of its own, which takes longer to compile than so few bytes to write.
+    # Devices that hold the same array share its writing. Each cuts out its share by its
+    # own program, which takes longer to compile than a small array takes to write.
     context.array.saving.min_slice_bytes_for_replica_parallel = SHARED_BYTES
     with (
         context,
@@ -127,14 +127,14 @@ def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
 
 
 def _orbax() -> Any:
-    """Orbax, imported only now."""
+    """Imports Orbax."""
     from orbax.checkpoint import v1
 
     return v1
 
 
 def saved_rounds(folder: Path) -> list[int]:
-    """Rounds with a complete checkpoint, ascending."""
+    """The rounds with a complete checkpoint, in ascending order."""
     if not folder.is_dir():
         return []
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
@@ -147,15 +147,18 @@ def restore(
     say: Callable[[str], None] = print,
     repair: bool = True,
 ) -> Saved | None:
-    """The newest good checkpoint in `folder`, or None if nothing was ever saved there.
+    """Loads the newest intact checkpoint in `folder`; None if there is no checkpoint.
 
-    `abstract` gives shapes, dtypes and, for other devices than it was saved on,
-    shardings. Damaged checkpoints are named through `say` and the one before is tried;
-    with `repair`, for a run that resumes, they are renamed.
+    Args:
+      folder: the folder of the checkpoints.
+      abstract: shapes, dtypes and, to load it onto other devices, shardings.
+      config_hash: digest of the settings with which it must have been saved.
+      say: called with a line about each damaged checkpoint, which is skipped.
+      repair: whether damaged checkpoints are renamed, as for a run that resumes.
 
     Raises:
-      CheckpointError: it belongs to another run, has another format, or none can be
-        read.
+      CheckpointError: a checkpoint belongs to another run or has another format, or
+        none can be read.
     """
     rounds = ask(saved_rounds, folder)
     damaged = []
@@ -184,10 +187,10 @@ def restore(
 
 
 def read_meta(folder: Path, round_: int) -> Meta:
-    """What the checkpoint of this round says about itself.
+    """Reads the metadata of the checkpoint of this round.
 
     Raises:
-      CheckpointError: it has another format.
+      CheckpointError: the checkpoint has another format.
     """
     path = folder / str(round_)
     directory = str(path.resolve())  # Orbax takes absolute paths only
@@ -203,9 +206,9 @@ def read_meta(folder: Path, round_: int) -> Meta:
 
 
 def load(folder: Path, round_: int, abstract: RunState, config_hash: str) -> Saved:
-    """The checkpoint of this round; see `restore`."""
+    """Loads the checkpoint of this round; see `restore`."""
     path = folder / str(round_)
-    # First: a state of another config has other shapes, which would look like damage.
+    # Checked first, since the other shapes of another config would look like damage.
     meta = read_meta(folder, round_)
     if meta.config != config_hash or meta.arrays != _arrays(abstract):
         raise CheckpointError(
@@ -214,7 +217,7 @@ def load(folder: Path, round_: int, abstract: RunState, config_hash: str) -> Sav
         )
     ocp = _orbax()
     context = ocp.Context()
-    # Another number of devices pads the client states to other equal blocks.
+    # With another number of devices, the client states have another padding.
     context.array.loading.enable_padding_and_truncation = True
     with context:
         loaded = ocp.load_checkpointables(
@@ -227,18 +230,18 @@ def load(folder: Path, round_: int, abstract: RunState, config_hash: str) -> Sav
 
 
 def _with_sharding(abstract: RunState) -> RunState:
-    """The abstract state with the first device wherever it names no sharding."""
-    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    """The abstract state, on the first device where it has no sharding."""
+    first = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 
-    def place(leaf: Any) -> Any:
-        sharding = getattr(leaf, "sharding", None) or here
+    def add_sharding(leaf: Any) -> Any:
+        sharding = getattr(leaf, "sharding", None) or first
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
-    return jax.tree.map(place, abstract)
+    return jax.tree.map(add_sharding, abstract)
 
 
 def _arrays(state: RunState) -> str:
-    """Types and shapes of a state; of client states without their number."""
+    """Dtypes and shapes of a state, without the number of client states."""
     leaves = [(leaf.dtype, leaf.shape[1:]) for leaf in jax.tree.leaves(state.clients)]
     others = jax.tree.leaves(state._replace(clients=()))
     leaves += [(leaf.dtype, leaf.shape) for leaf in others]
@@ -246,12 +249,12 @@ def _arrays(state: RunState) -> str:
 
 
 def _rows(state: RunState) -> list[int]:
-    """Rows of the client states: more than clients where devices share them."""
+    """Client states in each leaf: more than clients if devices share them."""
     return [leaf.shape[0] for leaf in jax.tree.leaves(state.clients)]
 
 
 def _crc(state: RunState) -> int | None:
-    """CRC-32 of all leaves in order; None where no process has all of them."""
+    """CRC-32 of all leaves in order; None if no process holds all of them."""
     checksum = 0
     for leaf in jax.tree.leaves(state):
         if not (leaf.is_fully_addressable or leaf.is_fully_replicated):

@@ -11,7 +11,7 @@ from pfljax.runs import checks, config
 from pfljax.runs.folder import (
     FolderError,
     complete,
-    is_begun,
+    has_saved_state,
     read_config,
     read_partition,
     write_json,
@@ -78,7 +78,7 @@ def begin(
                 (path / name).unlink(missing_ok=True)
     write_json(path / "config.json", config.to_dict(experiment))
     # Another width would sum in another order: after the first checkpoint it stays.
-    if not is_begun(path):
+    if not has_saved_state(path):
         write_json(path / "environment.json", environment.now() | {"width": width})
 
 

@@ -19,7 +19,7 @@ REGISTRIES = {
     "selection": ("pfljax.selection", "SELECTIONS"),
     "profile": ("pfljax.data.profiles", "PROFILES"),
     "mode": ("pfljax.engine.modes", "MODES"),
-    "channel": ("pfljax.channel", "ON_THE_WAY"),
+    "channel": ("pfljax.channel", "TRANSFORMS"),
     "aggregation": ("pfljax.channel", "AGGREGATIONS"),
     "server_optimizer": ("pfljax.core.adaptive_server", "SERVER_OPTIMIZERS"),
     "log": ("pfljax.runs.sinks", "SINKS"),

@@ -1,8 +1,8 @@
-"""The files of a run folder, written so that a kill at any moment loses nothing.
+"""The files of a run folder, which survive a kill at any moment.
 
 config.json       the settings; `pfljax run --config` reruns them
-environment.json  versions, devices, the width, and at the end seconds and memory:
-                  what may differ on another machine
+environment.json  versions, devices, the width, and at the end seconds and memory,
+                  which may differ on another machine
 partition.npz     which client holds which examples (pfljax.runs.partition)
 metrics.jsonl     one line for each round
 clients.npz       metrics of each client at each evaluation, written at the end
@@ -13,7 +13,7 @@ clients/          client states in a store (pfljax.engine.paging)
 landscape/        what `pfljax landscape` wrote
 metrics.csv, tensorboard/, wandb/   the log in other formats (`--log`)
 
-Hidden are the lock, and evaluations that clients.npz does not have yet.
+Hidden files are the lock, and evaluations that are not in clients.npz yet.
 """
 
 import contextlib
@@ -35,8 +35,8 @@ from pfljax.runtime.files import FolderError
 
 LOCK = ".lock"
 EVALUATIONS = ".evaluations"
-MARKS = {"run": "config.json", "sweep": "sweep.json"}  # the file that every one has
-OWN_FILES = (  # of a run or sweep; other results are not written over them
+MARKS = {"run": "config.json", "sweep": "sweep.json"}  # in every such folder
+OWN_FILES = (  # of a run or sweep; other results do not overwrite them
     *MARKS.values(),
     "environment.json",
     "partition.npz",
@@ -55,16 +55,16 @@ def is_finished(folder: Path) -> bool:
 
 @contextmanager
 def lock(folder: Path, kind: str = "run") -> Iterator[None]:
-    """Makes the folder and locks it: one process at a time runs in it.
+    """Makes the folder and locks it, so that only one process runs in it.
 
-    `kind` is "run" or "sweep". An error before anything is written removes the folder
-    again if it is new.
+    `kind` is "run" or "sweep". If an error occurs before anything is written, a new
+    folder is removed again.
     """
     new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = filelock.FileLock(folder / LOCK)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Before the lock, whose file would be left in a folder of something else.
+        # Before the lock, whose file would stay in a folder that is no run.
         _check_kind(folder, kind)
         lock.acquire(blocking=False)
         yield
@@ -80,18 +80,18 @@ def lock(folder: Path, kind: str = "run") -> Iterator[None]:
 def _remove_empty(
     folder: Path, lock: filelock.BaseFileLock, new_folders: Sequence[Path]
 ) -> None:
-    """Removes the lock if there is nothing else, and new folders that are empty."""
+    """Removes the lock if it is the only file, and new folders that are empty."""
     if lock.is_locked and [path.name for path in folder.iterdir()] == [LOCK]:
         (folder / LOCK).unlink()
     for path in new_folders:
-        with contextlib.suppress(OSError):  # one that is not empty stays
+        with contextlib.suppress(OSError):  # a folder that is not empty
             path.rmdir()
 
 
 def _check_kind(folder: Path, kind: str) -> None:
-    """Refuses a folder with files that are not those of a run or sweep."""
+    """Refuses a folder with other files than those of a run or sweep."""
     names = sorted(path.name for path in folder.iterdir())
-    # A kill may have left a lock and incomplete files, but no mark yet.
+    # A killed process may have left a lock and incomplete files.
     others = [n for n in names if n != LOCK and not n.endswith(files.PART)]
     if others and MARKS[kind] not in names:
         raise FolderError(
@@ -101,7 +101,7 @@ def _check_kind(folder: Path, kind: str) -> None:
 
 
 def check_not_own(file: Path) -> None:
-    """Refuses to write `file` over what a run or sweep keeps in its folder."""
+    """Refuses to overwrite a file of a run or sweep."""
     if file.name in OWN_FILES and (file.parent / LOCK).exists():
         raise FolderError(f"{file} is a file of the run itself; choose another --out")
 
@@ -116,23 +116,23 @@ def complete(folder: Path, experiment: Experiment) -> bool:
     return summary["rounds"] == experiment.rounds
 
 
-def is_begun(folder: Path) -> bool:
+def has_saved_state(folder: Path) -> bool:
     """Whether the run in `folder` has saved a state."""
     return (folder / "checkpoints").exists() or (folder / "summary.json").exists()
 
 
 def number(value: Any) -> float | None:
-    """A float that JSON can hold: None for NaN and infinities."""
+    """The value as a float for JSON; None for NaN and infinities."""
     return float(value) if np.isfinite(value) else None
 
 
 def read_config(folder: Path) -> Experiment:
-    """The experiment of a run folder."""
+    """Reads the settings of the run in a folder."""
     path = folder / "config.json"
     if not path.exists():
-        what = "it has no config.json" if folder.exists() else "it does not exist"
+        reason = "it has no config.json" if folder.exists() else "it does not exist"
         raise FolderError(
-            f"{folder} is not a run folder: {what}; give the folder of `pfljax run`"
+            f"{folder} is not a run folder: {reason}; give the folder of `pfljax run`"
         )
     try:
         experiment = config.from_dict(read_json(path))
@@ -155,7 +155,7 @@ def write_partition(
 
 
 def read_partition(folder: Path) -> dict[str, Any]:
-    """The manifest in partition.npz; empty without that file."""
+    """Reads the manifest in partition.npz; empty without that file."""
     arrays = read_arrays(folder / "partition.npz", ["manifest"])
     return json.loads(str(arrays["manifest"])) if arrays else {}
 
@@ -163,22 +163,22 @@ def read_partition(folder: Path) -> dict[str, Any]:
 def write_evaluation(
     folder: Path, round_: int, by_client: Mapping[str, np.ndarray]
 ) -> None:
-    """Writes the metrics [C] by name after this round.
+    """Writes the metrics [C] after this round, by name.
 
-    At the end of the run clients.npz has them all. Rewriting it at each evaluation
-    would take time in the square of their number.
+    clients.npz gets them at the end of the run, since rewriting it at each evaluation
+    would take time quadratic in their number.
     """
     files.make_folder(folder / EVALUATIONS)
     write_arrays(folder / EVALUATIONS / f"{round_}.npz", by_client)
 
 
 def read_evaluation(folder: Path, round_: int) -> dict[str, np.ndarray]:
-    """The metrics [C] by name after this round; empty without that file."""
+    """Reads the metrics [C] after this round, by name; empty without that file."""
     return read_arrays(folder / EVALUATIONS / f"{round_}.npz")
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Writes an .npz file, complete or not at all; a list of arrays is stacked."""
+    """Writes an .npz file atomically; a list of arrays is stacked."""
     columns: Any = {name: np.asarray(value) for name, value in arrays.items()}
     with files.whole(path) as part, open(part, "wb") as file:
         np.savez(file, **columns)
@@ -187,7 +187,7 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
 def read_arrays(
     path: Path, names: Sequence[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file, all or those of `names`; empty without the file."""
+    """Reads an .npz file, or its arrays `names`; empty without the file."""
     if not path.exists():
         return {}
     try:
@@ -195,12 +195,12 @@ def read_arrays(
             return {name: archive[name] for name in names or archive.files}
     except (*files.DAMAGE, AttributeError, TypeError) as error:
         raise FolderError(
-            f"{path} is damaged ({error}); put it back, or run again with another --out"
+            f"{path} is damaged ({error}); restore it, or run again with another --out"
         ) from None
 
 
 def write_lines(path: Path, names: Sequence[str], lines: Iterable[Sequence]) -> None:
-    """Writes a .csv file, complete or not at all, with these columns and lines."""
+    """Writes a .csv file with these columns and lines, atomically."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

@@ -1,7 +1,7 @@
-"""A finished run: `result.personal.test.accuracy`, and what its files hold.
+"""The result of a finished run, such as `result.personal.test.accuracy`.
 
-Evaluation   of a round: `personal` and `server`, each a
-Model        on examples: `test` and, if any, `validation`, each
+Evaluation   of a round: `personal` and `server`, each a `Model`
+Model        `test` and, if there are validation examples, `validation`, each `Metrics`
 Metrics      `accuracy`, `loss`, ...: means over clients, and `figures` with the spread
 """
 
@@ -25,10 +25,10 @@ Records = Sequence[Mapping[str, Any]]
 
 
 class Metrics:
-    """Means over clients of the metrics of a model; NaN where one is not finite.
+    """Means over clients of the metrics of a model; NaN for a mean that is not finite.
 
-    `figures` has more than the means: std, weighted, worst10, best10, min, max. `auroc`
-    is there only with examples out of distribution.
+    `figures` also has std, weighted, worst10, best10, min and max of each metric.
+    `auroc` exists only with out-of-distribution examples.
     """
 
     accuracy: float
@@ -53,7 +53,7 @@ class Metrics:
 
 
 class Model:
-    """A model's metrics on test examples and, if there are any, on validation ones."""
+    """The metrics of a model on test examples and on validation examples, if any."""
 
     test: Metrics
     validation: Metrics
@@ -69,8 +69,8 @@ class Model:
 class Evaluation:
     """The evaluation after a round.
 
-    `personal` is the model that each client uses, `server` the server's one model, if
-    the method has one, both after the newest broadcast; means are over all clients.
+    `personal` is the model that each client uses, and `server` the server's model, if
+    the method has one, both after the newest broadcast. Means are over all clients;
     `of("unseen")` is the same over another group. `records` are those of summary.json.
     """
 
@@ -101,17 +101,17 @@ class Evaluation:
         return f"round {self.round}\n{_table(self.models())}"
 
     def models(self) -> dict[str, Model]:
-        """Those that were evaluated, by name."""
+        """The models that were evaluated, by name."""
         return {name: m for name, m in vars(self).items() if isinstance(m, Model)}
 
 
 class Result:
     """A finished run.
 
-    `last` is the evaluation after its last round, whose models stand beside it:
-    `result.personal.test.accuracy`. `best` is that of the round with the best accuracy
-    on validation examples, if there are any. `summary` is summary.json. The other files
-    are read when they are asked for.
+    `last` is the evaluation after the last round; its models are also attributes of the
+    result, as in `result.personal.test.accuracy`. `best` is the evaluation of the round
+    with the best accuracy on validation examples, if there are any. `summary` is
+    summary.json. The other files are read when an attribute needs them.
     """
 
     best: Evaluation
@@ -135,14 +135,14 @@ class Result:
 
     @cached_property
     def label(self) -> str:
-        """The label, or else the method with its options."""
+        """The label of the settings, or else the method with its options."""
         method = self.experiment.algorithm
         options = [f"{name}={value}" for name, value in sorted(method.args)]
         return self.experiment.label or " ".join([method.name, *options])
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        """Versions, devices, the width, seconds of training, and the most memory."""
+        """Versions, devices, the width, seconds of training, and the peak of memory."""
         return folder_files.read_json(self.folder / "environment.json")
 
     @cached_property
@@ -152,7 +152,7 @@ class Result:
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, one a round."""
+        """The lines of metrics.jsonl, one for each round."""
         path = self.folder / "metrics.jsonl"
         lines = log.read(path, self.rounds)
         if len(lines) < self.rounds:
@@ -161,7 +161,7 @@ class Result:
 
     @cached_property
     def clients(self) -> dict[str, np.ndarray]:
-        """Metrics of each client: "personal/test/accuracy" f32[T, C], and so on."""
+        """Metrics of each client, f32[T, C], by name: "personal/test/accuracy"..."""
         path = self.folder / "clients.npz"
         arrays = folder_files.read_arrays(path)
         if not arrays:
@@ -177,15 +177,15 @@ class Result:
 
 
 def result(folder: str | Path) -> Result:
-    """The result of a finished run, of its folder, as `run` gives it.
+    """Reads the result of the finished run in a folder, as `run` returns it.
 
     Raises:
-      FolderError: the run in it is not finished, or it is no run folder.
+      FolderError: the run is not finished, or the folder is not that of a run.
       FileError: its summary.json is damaged.
     """
     path = Path(folder)
     if not (path / "summary.json").exists():
-        folder_files.read_config(path)  # first of all it must be a run
+        folder_files.read_config(path)  # raises an error if it is not a run
         raise FolderError(f"{path} is not finished; resume it: pfljax resume {path}")
     return Result(path, folder_files.read_json(path / "summary.json"))
 
@@ -198,7 +198,7 @@ def read_line(line: Mapping[str, Any]) -> Evaluation:
 def figures(
     records: Records, clients: str = "all", when: str = NEWEST
 ) -> dict[str, dict[str, Figures]]:
-    """Figures over these clients by model and split."""
+    """The figures over a group of clients, by model and split."""
     by_model: dict[str, dict[str, Figures]] = {}
     for record in records:
         if record["clients"] == clients and record["when"] == when:
@@ -208,12 +208,12 @@ def figures(
 
 
 def _number(mean: float | None) -> float:
-    """A mean of summary.json, which has None for what is not finite."""
+    """A mean of summary.json, where None stands for a number that is not finite."""
     return math.nan if mean is None else mean
 
 
 def _table(models: Mapping[str, Model]) -> str:
-    """A row a model and split: mean, std and worst tenth of the accuracy, the loss."""
+    """A table of the accuracy, its spread and the loss of each model and split."""
     table: list[tuple[str, ...]] = [
         ("model", "examples", "accuracy", "std", "worst10", "loss")
     ]

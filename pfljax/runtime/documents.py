@@ -33,6 +33,6 @@ def read(path: Path) -> dict[str, Any]:
 def damage_error(path: Path, why: object) -> FileError:
     """The error for a file of a run that cannot be used."""
     return FileError(
-        f"{path} is missing or damaged ({why}); put it back, or run again with another "
+        f"{path} is missing or damaged ({why}); restore it, or run again with another "
         "--out"
     )

@@ -85,7 +85,7 @@ def with_memory(
     if through is None or through.memory is None:
         return algorithm
     exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
-    return channel.remembering(through, algorithm, exchanges)
+    return channel.add_memory(through, algorithm, exchanges)
 
 
 def with_shapes(
@@ -98,4 +98,4 @@ def with_shapes(
     if through is None or not through.shaped:
         return through
     exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
-    return channel.shaped_by(through, exchanges)
+    return channel.set_shapes(through, exchanges)

@@ -1,8 +1,8 @@
-"""Opens the clients of a run, wherever its settings want their states.
+"""Opens the client states of a run, where the setting `state_storage` keeps them.
 
-device  all states in `RunState.clients`, the checkpoint holds them
-host    in host memory; the devices hold those of the coming rounds (`engine.offload`)
-disk    the same in files of the run folder (`engine.disk_store`)
+device  all states are in `RunState.clients` and in the checkpoints
+host    in host memory; the devices hold those of the next rounds (`engine.offload`)
+disk    the same, in files of the run folder (`engine.disk_store`)
 """
 
 import functools
@@ -34,26 +34,26 @@ def open_population(
     writable: bool = True,
     public: ClientData | None = None,
 ) -> Population:
-    """The clients of the run in `path`, as they were at this checkpoint.
+    """Opens the clients of the run in `path`, as they were at a checkpoint.
 
     Args:
       sim: the compiled functions of the run.
       experiment: its settings.
       path: its folder.
-      saved: what the checkpoint that it goes on from says of itself; None for none.
-      writable: rounds will be run; else states are read only.
-      public: the rows of the server, on the devices; None for none.
+      saved: the metadata of the checkpoint; None before the first one.
+      writable: whether rounds will be run; otherwise states are only read.
+      public: the server's examples, on the devices; None if it has none.
 
     Raises:
-      StoreError: the folder of the store is missing, damaged or another run's.
+      StoreError: the folder of the store is missing, damaged or of another run.
     """
     compiled = functools.partial(sim.rounds, public=public)
     if sim.paging is None:
         return DevicePopulation(compiled, sim.setting.groups)
     if jax.process_count() > 1:
         raise StoreError(
-            f"state_storage is {experiment.state_storage!r}, which takes one process; "
-            "choose 'device' for several processes"
+            f"state_storage is {experiment.state_storage!r}, which works in one "
+            "process only; choose 'device' for several processes"
         )
     checkpoints = path / "checkpoints"
     return StoredPopulation(
@@ -72,7 +72,7 @@ def _open_stacks(
     saved: Meta | None,
     writable: bool,
 ) -> list[StoredStack]:
-    """The clients of each stack, as they were at this checkpoint."""
+    """Opens the clients of each stack, as they were at a checkpoint."""
     key = jax.random.key(experiment.seed)
     kept = checkpoint.saved_rounds(path / "checkpoints")[-experiment.keep_checkpoints :]
     round_ = saved.round if saved else 0
@@ -94,7 +94,7 @@ def _open_stacks(
 
 
 def open_to_read(sim: Simulation, path: Path, state: RunState) -> Population:
-    """The clients of a run as they were at this state, which its folder has saved."""
+    """Opens the clients of a run as they were at a state that its folder has saved."""
     saved = None
     if sim.paging is not None:
         saved = checkpoint.read_meta(path / "checkpoints", int(state.round))
@@ -109,7 +109,7 @@ def _open_store(
     round_: int,
     writable: bool,
 ) -> HostStore | DiskStore:
-    """The store in the folder `clients`; a new one before the first round."""
+    """Opens the store in the folder `clients`; a new one before the first round."""
     owner = Owner(
         store=experiment.state_storage,
         config=config.digest(experiment),
@@ -117,7 +117,7 @@ def _open_store(
         layout=programs.layout,
     )
     exists = records.read_description(clients, owner) is not None
-    # After a checkpoint a new store would pass off first states as trained ones.
+    # After a checkpoint, a new store would replace trained states by first ones.
     if not exists and (round_ or not writable):
         raise StoreError(f"{clients} has no store.json; {records.GO_ON}")
     if experiment.state_storage == "host":
@@ -126,5 +126,5 @@ def _open_store(
 
 
 def _list_kept(checkpoints: Path, keep: int, round_: int) -> list[int]:
-    """The rounds of the checkpoints that stay when this one is saved as well."""
+    """The rounds of the checkpoints that are kept after this one is saved."""
     return sorted({*checkpoint.saved_rounds(checkpoints), round_})[-keep:]

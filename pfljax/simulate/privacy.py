@@ -1,7 +1,7 @@
 """The epsilon of a run whose channel adds noise at the server.
 
-By the accountant of Renyi differential privacy of dp-accounting, which is Google's and
-installed by `pip install pfljax[privacy]`. Client-level: neighbouring federations
+It is computed by the accountant of Renyi differential privacy in Google's dp-accounting
+(`pip install pfljax[privacy]`). Privacy is that of clients: neighbouring federations
 differ in one client.
 """
 
@@ -15,16 +15,16 @@ from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 
-# Its cohorts are close to those of Poisson sampling, for which privacy is amplified by
-# the share that is drawn. Of others no amplification is claimed.
+# The cohorts of this selection are close to those of Poisson sampling, for which the
+# sampled share amplifies privacy. No amplification is claimed for other selections.
 SAMPLED = "uniform"
-ORDERS = range(2, 257)  # of Renyi divergences
+ORDERS = range(2, 257)  # of the Renyi divergences
 
 
 def privacy_summary(
     setting: Setting, experiment: Experiment, num_clients: int
 ) -> dict[str, dict[str, Any]]:
-    """What summary.json says of the privacy of a run; {} of a run without."""
+    """The entry on privacy in summary.json; {} for a run without such a channel."""
     mechanism = find_mechanism(experiment.channel)
     if mechanism is None:
         return {}
@@ -36,8 +36,8 @@ def privacy_summary(
     bound = epsilon(multiplier, delta, share, rounds)
     if bound is None:
         say(
-            "pfljax: epsilon is not counted: install dp-accounting, as by "
-            "pip install 'pfljax[privacy]'"
+            "pfljax: epsilon is not computed, since dp-accounting is not installed; "
+            "run pip install 'pfljax[privacy]'"
         )
     return {
         "privacy": {
@@ -54,14 +54,14 @@ def find_mechanism(channels: tuple[Component, ...]) -> tuple[float, float] | Non
     """(noise multiplier, delta) of the channel with noise at the server, if any."""
     for choice in channels:
         options = registry.defaults(CHANNELS[choice.name]) | choice.options
-        # Of the channels, those alone tell a multiplier.
+        # Only these channels have a multiplier.
         if options.get("multiplier"):
             return float(options["multiplier"]), float(options["delta"])
     return None
 
 
 def epsilon(multiplier: float, delta: float, share: float, rounds: int) -> float | None:
-    """Epsilon at this delta of so many rounds; None without dp-accounting."""
+    """Epsilon at this delta after so many rounds; None without dp-accounting."""
     try:
         dp_accounting = importlib.import_module("dp_accounting")
     except ImportError:
@@ -69,7 +69,7 @@ def epsilon(multiplier: float, delta: float, share: float, rounds: int) -> float
     noise = dp_accounting.GaussianDpEvent(multiplier)
     if share < 1:
         noise = dp_accounting.PoissonSampledDpEvent(share, noise)
-    # Whole orders alone: of others the series may not converge, which it would say.
+    # Whole orders only, since the series may not converge for others.
     accountant = dp_accounting.rdp.RdpAccountant(orders=ORDERS)
     accountant.compose(noise, rounds)
     return float(accountant.get_epsilon(delta))

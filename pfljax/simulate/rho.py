@@ -1,4 +1,4 @@
-"""rho of FedProx's Theorem 4, in runs whose constants are given."""
+"""rho of FedProx's Theorem 4, for runs with the settings of its constants."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from pfljax.runs.log import Line
 from pfljax.runs.settings import Experiment
 from pfljax.simulate.shape import Shape
 
-NEEDED = ("gamma", "mu")  # metrics of the cohort's training
+REQUIRED = ("gamma", "mu")  # metrics of the cohort's training
 
 
 def check(
@@ -22,7 +22,7 @@ def check(
     task: Task,
     shape: Shape,
 ) -> None:
-    """Refuses constants of rho beside a method or a mu that has none."""
+    """Refuses the constants of rho if the method or its mu has no rho."""
     if experiment.smoothness is None:
         return
     method = experiment.algorithm.name
@@ -35,33 +35,38 @@ def check(
 
     key: Any = jax.eval_shape(jax.random.key, 0)
     reported = jax.eval_shape(metrics, key, shapes_of_client(shape.input_shape))
-    if not set(NEEDED) <= set(reported):
+    if not set(REQUIRED) <= set(reported):
         raise ValueError(
-            f"smoothness asks for rho, which is of gamma and mu, but {method} reports "
-            f"{', '.join(sorted(reported))} as it is; leave it out, or choose one that "
-            "reports both, such as fedprox:mu=1.0,inexactness=True"
+            "smoothness asks for rho, which needs the metrics gamma and mu, but "
+            f"{method} reports {', '.join(sorted(reported))}; leave it out, or choose "
+            "a method that reports both, such as fedprox:mu=1.0,inexactness=True"
         )
     mu = experiment.algorithm.options.get("mu", 0.0)
-    # Adaptive ones may rise above it.
+    # An adaptive mu may rise above it.
     if method == "fedprox" and mu <= experiment.concavity:
         raise ValueError(
-            f"mu is {mu}, and concavity is {experiment.concavity}: rho is of a mu "
-            "above it alone; choose a larger mu, or leave smoothness out"
+            f"mu is {mu}, but rho needs a mu above concavity, which is "
+            f"{experiment.concavity}; choose a larger mu, or leave smoothness out"
         )
 
 
 def round_rho(
     experiment: Experiment, measured: Dissimilarity, trained: Line
 ) -> dict[str, float]:
-    """ "rho", of B as `measured` after a round and what its cohort reported.
+    """Returns {"rho": rho} of a round, or {} if its constants are not set.
 
-    Nothing where no constants are given. NaN where the theorem has none: of numbers
-    that are not finite, and of a mu that is not above the concavity.
+    It is NaN where the theorem does not hold: if a number is not finite, or if mu is
+    not above the concavity.
+
+    Args:
+      experiment: the settings.
+      measured: the dissimilarity B, measured after the round.
+      trained: the metrics that the cohort reported.
     """
     if experiment.smoothness is None:
         return {}
     b = float(measured.b)
-    # A log has None for what is not finite.
+    # The log has None for a number that is not finite.
     gamma, mu = trained["train_gamma"], trained["train_mu"]
     if gamma is None or mu is None or not math.isfinite(b):
         return {"rho": math.nan}

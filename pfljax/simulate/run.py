@@ -1,7 +1,7 @@
-"""The door to a run in Python.
+"""Runs an experiment from Python.
 
-A run is a pure function of its config. Killed at any moment, the same call goes on from
-the last checkpoint and ends with the same bits.
+A run is a pure function of its config. If it is killed at any moment, the same call
+continues from the last checkpoint and ends with the same bits.
 """
 
 from pathlib import Path
@@ -28,29 +28,29 @@ def run(
 ) -> Result:
     """Runs the experiment in its folder, or what is left of it; returns its result.
 
-    `result.personal.test.accuracy` is the mean over all clients on their test examples
-    after the last round, each with the model that it uses. `server` in its place is the
-    server's one model, and there are other metrics. `result.summary` is summary.json.
+    `result.personal.test.accuracy` is the mean test accuracy over all clients after the
+    last round, each with the model that it uses. `result.server.test.accuracy` is that
+    of the server's model, and `result.summary` is summary.json.
 
     Args:
       experiment: the settings; a finished run may get more rounds.
-      federation: clients of your own. Settings that contradict how they were made are
+      federation: your own clients. Settings that contradict how they were made are
         refused; `clients` becomes their number.
-      task: a model of your own, from `models.task` or `task_from_nnx`; `model` is then
-        its name, which tells it from other models.
-      quiet: show no progress on stderr.
-      report: draw figures and write report.html.
+      task: your own model, from `models.task` or `task_from_nnx`; `model` is then its
+        name, which distinguishes it from other models.
+      quiet: whether to hide progress on stderr.
+      report: whether to draw figures and write report.html.
       callback: called after each evaluation with the round, the evaluation (the same
         type as `result.last`) and the state, whose arrays live until the next round. If
         it returns True, the run ends there and counts as finished. A resumed run does
-        not ask again about evaluations that its checkpoint has.
+        not call it again for evaluations that its checkpoint has.
 
     Raises:
       ValueError: a setting is out of range or unknown.
       FolderError: the folder holds another run or cannot be written.
       CheckpointError: none of its checkpoints can be used.
     """
-    # Imported here: with Flax and Optax they take as long to import as JAX.
+    # Imported here, since Flax and Optax take as long to import as JAX.
     from pfljax.runtime.processes import ask, first, hold
     from pfljax.simulate import begin, loop, methods
 

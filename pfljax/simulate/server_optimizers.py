@@ -1,4 +1,4 @@
-"""A method whose server steps its model by an optimizer of the settings."""
+"""Applies the setting `server_optimizer` to a method."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from pfljax.runs.settings import Experiment
 
 
 def options(experiment: Experiment) -> dict[str, Any]:
-    """The server's optimizer as an option, of methods that step by one themselves."""
+    """The server's optimizer as an option, for methods that have such an option."""
     chosen = experiment.server_optimizer
     if chosen.name == "none":
         return {}
@@ -21,10 +21,10 @@ def options(experiment: Experiment) -> dict[str, Any]:
 def with_optimizer(
     experiment: Experiment, algorithm: Algorithm, task: Task, num_clients: int
 ) -> Algorithm:
-    """The method, whose aggregate is the slope of an optimizer where one is given.
+    """The method, whose server steps by the optimizer, if one is set.
 
     Raises:
-      ValueError: what the server keeps is no model, so that no step goes towards it.
+      ValueError: the state of the server is not a model, or the mode is asynchronous.
     """
     chosen = experiment.server_optimizer
     if chosen.name == "none" or options(experiment):
@@ -32,8 +32,8 @@ def with_optimizer(
     mode = experiment.mode
     if mode.name != "sync":
         raise ValueError(
-            f"server_optimizer is given, but mode {str(mode)!r} moves the server "
-            "itself; leave one of the two out (fedbuff has server_lr)"
+            f"server_optimizer is set, but mode {str(mode)!r} moves the server itself; "
+            "leave one of the two out (fedbuff has server_lr)"
         )
     _check_keeps_model(experiment.algorithm.name, algorithm, task, num_clients)
     return server_step.optimize(algorithm, server_step.by_name(str(chosen)))
@@ -42,15 +42,15 @@ def with_optimizer(
 def _check_keeps_model(
     name: str, algorithm: Algorithm, task: Task, num_clients: int
 ) -> None:
-    """Refuses a server that is neither a model nor a part of one."""
+    """Refuses a server whose state is neither a model nor a part of one."""
     state = tree.paths(shapes_of_server(algorithm, task, num_clients))
     model = tree.paths(shapes_of_model(task))
     of_model = all(_is_same(leaf, model.get(path)) for path, leaf in state.items())
     if not state or not of_model or algorithm.then is not None:
         raise ValueError(
-            f"server_optimizer is given, but what the server of {name} keeps is not "
-            "one model, which an optimizer could step; leave it out, or choose a "
-            "method whose server averages a model, such as fedavg"
+            f"server_optimizer is set, but the server of {name} does not keep one "
+            "model, which an optimizer could step; leave it out, or choose a method "
+            "whose server averages models, such as fedavg"
         )
 
 

@@ -1,6 +1,6 @@
 """FLOPs of one local step of a method, counted by XLA.
 
-Nothing is compiled: training is traced and lowered. It takes a tenth of a second, and
+Training is traced and lowered, but not compiled. That takes a tenth of a second, and
 one or two seconds for a ResNet-18.
 """
 
@@ -22,7 +22,7 @@ from pfljax.simulate.shape import Shape
 def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
     """FLOPs of one local step of all models that the method trains.
 
-    It is the mean over clients. None for a model with a loop, such as an LSTM.
+    It is the mean over clients, or None if the model has a loop, such as an LSTM.
     """
     groups = setting.groups
     batch_size = setting.local.batch_size
@@ -43,8 +43,8 @@ def _flops(
     algorithm: Algorithm, task: Task, shape: Shape, batch_size: int
 ) -> float | None:
     key: Any = jax.eval_shape(jax.random.key, 0)
-    # XLA counts the body of a loop once: that over the steps gives one step, and that
-    # of a loop within a model too little.
+    # XLA counts the body of a loop once. That is right for the loop over steps, but too
+    # little for a loop within the model.
     loss = jax.jit(task.loss)
     lowered = loss.lower(
         shapes_of_model(task), shapes_of_batch(batch_size, shape.input_shape), key
@@ -69,7 +69,7 @@ def _flops(
         return algorithm.train(turn, message, client, data)
 
     data = shapes_of_client(shape.input_shape)
-    # Apart: what draws the first states is no part of a step.
+    # The first states are arguments, since drawing them is not part of a step.
     server, client = jax.eval_shape(first, key, data)
     account = jax.jit(train).lower(key, server, client, data).cost_analysis()
     return (account or {}).get("flops")

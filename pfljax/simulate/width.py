@@ -51,7 +51,7 @@ def choose(
     if isinstance(wanted, int):
         return choose_fitting([wanted], build, federation)
     # Another width would sum in another order, and free memory may have changed.
-    if path and ask(folder.is_begun, path):
+    if path and ask(folder.has_saved_state, path):
         environment = ask(folder.read_json, path / "environment.json")
         return build(environment["width"])
     # Several processes would measure different widths as the fastest.

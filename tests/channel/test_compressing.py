@@ -166,11 +166,11 @@ def test_what_is_left_out_goes_another_time(name):
     assert np.linalg.norm(total / 30 - leaf) < 0.5 * np.linalg.norm(leaf)
 
 
-def test_feedback_needs_a_place_in_the_clients_states():
+def test_feedback_needs_a_memory_in_the_clients_states():
     chain = made("sign")
     tree = {"w": jnp.ones(40)}
     method = _Method(lambda message, client, upload: message)
-    with pytest.raises(ValueError, match=r"error feedback needs a place.*fit`"):
+    with pytest.raises(ValueError, match=r"error feedback needs a memory.*fit`"):
         channel.send(chain, method, ((),), leaving.__defaults__, tree, (), (), tree)
 
 

@@ -98,7 +98,7 @@ def test_a_large_radius_is_the_mean():
 
 
 def test_a_centre_needs_its_shape():
-    with pytest.raises(ValueError, match=r"whose shape is unknown"):
+    with pytest.raises(ValueError, match=r"needs the shapes of uploads"):
         state_of(made("centred_clip"))
 
 

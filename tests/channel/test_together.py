@@ -1,4 +1,4 @@
-"""Channels together: their order, what cannot stand together, and bad input."""
+"""Channels together: their order, what cannot be combined, and bad input."""
 
 import re
 
@@ -66,13 +66,13 @@ REFUSED = {
     "centred_clip:radius=0.0": "radius is 0.0; expected a finite number > 0",
     "norm_clip:norm=0.0": "norm is 0.0; expected a finite number > 0",
     "topk": "unknown channel 'topk'",
-    "top_k sign": "channels top_k and sign are each a compression; give one of them",
-    "median krum": "channels median and krum are each a value of all; give one",
-    "dp median": "channels dp and median are each a value of all; give one",
-    "dp qsgd": "channel 'dp' counts on changes that are no longer than its norm, but "
-    "'qsgd' restores them",
+    "top_k sign": "channels top_k and sign are each a compressor; give one of them",
+    "median krum": "channels median and krum are each a robust reducer; give one",
+    "dp median": "channels dp and median are each a robust reducer; give one",
+    "dp qsgd": "channel 'dp' needs changes that are no longer than its norm, but "
+    "'qsgd' changes their length",
     "sign_flip:attackers=0.2 ipm:attackers=0.3": "channels have attackers 0.2 and 0.3; "
-    "give one share",
+    "give all of them the same share",
 }
 
 

@@ -38,13 +38,13 @@ WRONG = {
     "cosine:decay_steps=1.5": r"decay_steps is 1\.5; expected a whole number",
     "cosine:steps=3": "schedule 'cosine': unknown parameter 'steps'; known: alpha",
     "warmup_cosine:warmup_steps=20,decay_steps=10": (
-        "decay_steps is 10 and warmup_steps 20; decay_steps counts the warm-up as well"
+        "decay_steps is 10 and warmup_steps 20; decay_steps includes the warm-up"
     ),
     "warmup_cosine:warmup_steps=9,decay_steps=9": "so expected more than 9",
     "cosine:decay_steps=3,by=epoch": "by is 'epoch'; known: round, step",
     "cosine:decay_steps=3,alpha=-1": "alpha is -1; expected a finite number >= 0",
     "cosine:decay_steps=3,alpha=x": "alpha is 'x'; expected a number",
-    "piecewise_constant:boundaries=(1,2),scales=0.1": "expected as many of both",
+    "piecewise_constant:boundaries=(1,2),scales=0.1": "expected equal numbers of both",
 }
 
 

@@ -76,7 +76,7 @@ def _cell(verdict: Verdict, reasons: dict[str, str]) -> str:
     # Without what to do, and which item and method it was: one letter for all of them.
     reason, _, _ = verdict.refused.partition("; choose")
     reason = re.sub(r"^(mode|channel) '.*?'", r"the \1", reason)
-    reason = re.sub(r"(is no change): .*", r"\1", reason)
+    reason = re.sub(r"(are no change): .*", r"\1", reason)
     reason = re.sub(r", but \w+ (makes|exchanges|has)", r", but the method \1", reason)
     return reasons.setdefault(reason, _letter(len(reasons)))
 

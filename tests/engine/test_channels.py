@@ -87,7 +87,7 @@ def test_a_channel_at_its_limit_is_none_to_the_bit(name):
     plain, limit = states
     toy.assert_same(limit.server, plain.server)
     clients = limit.clients
-    if isinstance(clients, channel.Remembering):
+    if isinstance(clients, channel.ClientMemory):
         clients, memory = clients
         assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(memory))
     toy.assert_same(clients, plain.clients)

@@ -55,10 +55,10 @@ SETTINGS = {
     "smoothness": ({"smoothness": 1.0}, "rho needs B; set dissimilarity as well"),
     "concavity": ({"concavity": 0.1}, "rho needs L as well; set smoothness"),
     "concavity, mu": (
-        {**RHO, "concavity": 0.2}, "mu is 0.1, and concavity is 0.2: rho is of a mu a",
+        {**RHO, "concavity": 0.2}, "mu is 0.1, but rho needs a mu above concavity",
     ),
     "smoothness, fedavg": (
-        {**RHO, "algorithm": "fedavg"}, "but fedavg reports loss as it is; leave ",
+        {**RHO, "algorithm": "fedavg"}, "but fedavg reports loss; leave ",
     ),
     "drop nobody": ({"drop_stragglers": True}, "but stragglers is 0; set their share"),
     "drop all": (

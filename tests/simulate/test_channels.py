@@ -42,7 +42,7 @@ def test_error_feedback_goes_on_bit_for_bit(whole, tmp_path):
     finished(half.replace(rounds=6), tmp_path)
     tiny.assert_same_run(whole, tmp_path)
     state = tiny.last_state(whole)
-    assert isinstance(state.clients, channel.Remembering)
+    assert isinstance(state.clients, channel.ClientMemory)
     errors = np.concatenate(
         [np.asarray(leaf).reshape(10, -1) for leaf in jax.tree.leaves(state.clients)], 1
     )
@@ -75,7 +75,7 @@ def test_memory_of_several_architectures_has_their_shapes(tmp_path):
     )  # fmt: skip
     finished(job, tmp_path)
     clients = tiny.last_state(tmp_path).clients
-    assert all(isinstance(stack, channel.Remembering) for stack in clients)
+    assert all(isinstance(stack, channel.ClientMemory) for stack in clients)
 
 
 def test_bytes_are_those_behind_the_channel(whole):
@@ -181,11 +181,11 @@ REFUSED = {
     ),
     "told apart": (
         {"channel": ["dp"], "algorithm": "fedamp"},
-        "tells its clients' uploads apart",
+        "needs each client's own upload",
     ),
     "mixed": (
         {"aggregation": ["centred_clip"], "algorithm": "ifca"},
-        "differ by a part that is no change: choice",
+        "have parts that are no change: choice",
     ),
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core.types import Array, Params
-from pfljax.core.units import Path, Units, units_apart
+from pfljax.core.units import Path, Units, split_axis
 
 # A position past the end, for no unit.
 NOBODY = jnp.iinfo(jnp.int32).max
@@ -34,7 +34,7 @@ def rearrange(params: Params, units: Units, index: Array) -> Params:
 
 def _take(leaf: Array, axis: int, pixels: int, index: Array) -> Array:
     """The parameter with these units of an axis [pixels * units]."""
-    apart = units_apart(leaf, axis, leaf.shape[axis] // pixels)
+    apart = split_axis(leaf, axis, leaf.shape[axis] // pixels)
     taken = jnp.take(apart, index, axis + 1, mode="fill", fill_value=0)
     after = leaf.shape[axis + 1 :]
     return taken.reshape(*leaf.shape[:axis], -1, *after)
@@ -60,7 +60,7 @@ def unit_rows(params: Params, units: Units) -> Array:
 
     _by_path(note, params)
     rows = []
-    for path, axis, _ in units.own:
+    for path, axis, _ in units.outputs:
         first = jnp.moveaxis(leaves[path], axis, 0)
         rows.append(first.reshape(len(first), -1))
     return jnp.concatenate(rows, 1)
@@ -68,7 +68,7 @@ def unit_rows(params: Params, units: Units) -> Array:
 
 def with_rows(params: Params, units: Units, rows: Array) -> Params:
     """The parameters with `rows` as the rows of these units."""
-    ends = {axis.path: axis.axis for axis in units.own}
+    ends = {axis.path: axis.axis for axis in units.outputs}
     kernel = units.axes[0].path
 
     def on_leaf(path: Path, leaf: Array) -> Array:

@@ -167,7 +167,7 @@ def match_layer(model, number, spread, sweeps):
 
     def aggregate(server, rows, cohort):
         rows, cohort = aggregation.largest_first(rows, cohort)
-        prior = matching.make_prior(rows.shape[-1], len(layer.own) > 1, **spread)
+        prior = matching.make_prior(rows.shape[-1], len(layer.outputs) > 1, **spread)
         key = derive(cohort.key, f"layer {number}")
         matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
         # A client that did not report starts from the units that most clients have.

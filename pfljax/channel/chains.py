@@ -1,15 +1,9 @@
-"""Channels one after another, and a channel in the further exchanges of a round."""
+"""A chain of channels, and a channel in the further exchanges of a round."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from pfljax.channel.base import (
-    STAGES,
-    Channel,
-    Sender,
-    Sent,
-    as_received,
-)
+from pfljax.channel.base import STAGES, Channel, Sender, Sent, as_received
 from pfljax.core.keys import derive
 from pfljax.core.types import Cohort, Key, Origin, Upload
 
@@ -17,38 +11,38 @@ Channels = Sequence[Channel]
 
 
 def chain(channels: Channels) -> Channel:
-    """The channels in the order of their stages, each with a key and state of its own.
+    """Chains channels in the order of their stages; each has its own key and state.
 
-    Those of one stage act in the order given. States, memories and reports are tuples
-    in the order given.
+    Channels of the same stage act in the order given. States, memories and reports are
+    tuples in the order given.
     """
     compressors = [channel.bits for channel in channels if channel.bits is not None]
     loses = any(channel.lose is not None for channel in channels)
     remembers = any(channel.memory is not None for channel in channels)
-    # Told by name: the engine need not keep uploads that no channel looks at together.
+    # `as_received` tells the engine that no channel needs the uploads side by side.
     at_client_alone = all(channel.receive is as_received for channel in channels)
     return Channel(
         init=lambda start: tuple(channel.init(start) for channel in channels),
-        send=_sends(channels),
-        receive=as_received if at_client_alone else _receives(channels),
+        send=_chain_send(channels),
+        receive=as_received if at_client_alone else _chain_receive(channels),
         one_for_all=any(channel.one_for_all for channel in channels),
-        memory=_memories(channels) if remembers else None,
+        memory=_chain_memory(channels) if remembers else None,
         bits=compressors[-1] if compressors else None,
         report_bits=sum(channel.report_bits for channel in channels),
         shaped=any(channel.shaped for channel in channels),
-        lose=_loses(channels) if loses else None,
+        lose=_chain_lose(channels) if loses else None,
         attackers=max((channel.attackers for channel in channels), default=0.0),
     )
 
 
 def _order(channels: Channels) -> list[int]:
-    """The places of the channels, by their stages."""
+    """The indices of the channels, sorted by stage."""
     stages = [STAGES.index(channel.stage) for channel in channels]
     return sorted(range(len(channels)), key=stages.__getitem__)
 
 
-def _sends(channels: Channels) -> Any:
-    """`send` of one channel after another."""
+def _chain_send(channels: Channels) -> Any:
+    """A `send` that calls that of one channel after another."""
 
     def send(
         states: Any, sender: Sender, origin: Origin, upload: Upload, memories: Any
@@ -56,10 +50,11 @@ def _sends(channels: Channels) -> Any:
         new_memories = list(memories)
         reports: list[Any] = [()] * len(channels)
         for index in _order(channels):
-            # By place, not by name: a channel may be there twice.
-            its_own = sender._replace(key=derive(sender.key, str(index)))
+            # By index, not by name, since a channel may occur twice.
+            key = derive(sender.key, str(index))
+            with_key = sender._replace(key=key)
             memory = memories[index] if memories else ()
-            sent = channels[index].send(states[index], its_own, origin, upload, memory)
+            sent = channels[index].send(states[index], with_key, origin, upload, memory)
             upload = sent.upload
             reports[index] = sent.report
             if memories:
@@ -69,8 +64,8 @@ def _sends(channels: Channels) -> Any:
     return send
 
 
-def _receives(channels: Channels) -> Any:
-    """`receive` of one channel after another."""
+def _chain_receive(channels: Channels) -> Any:
+    """A `receive` that calls that of one channel after another."""
 
     def receive(
         states: Any, key: Key, uploads: Upload, reports: Any, cohort: Cohort
@@ -86,8 +81,8 @@ def _receives(channels: Channels) -> Any:
     return receive
 
 
-def _memories(channels: Channels) -> Any:
-    """The memories of a client, () for a channel without."""
+def _chain_memory(channels: Channels) -> Any:
+    """A `memory` of all channels; it is () for a channel without memory."""
 
     def memory(origin: Origin, upload: Upload) -> Any:
         return tuple(
@@ -98,8 +93,8 @@ def _memories(channels: Channels) -> Any:
     return memory
 
 
-def _loses(channels: Channels) -> Any:
-    """The cohort without whose uploads any of the channels loses."""
+def _chain_lose(channels: Channels) -> Any:
+    """A `lose` that removes clients whose upload any of the channels loses."""
 
     def lose(key: Key, cohort: Cohort) -> Cohort:
         for index, channel in enumerate(channels):
@@ -110,10 +105,10 @@ def _loses(channels: Channels) -> Any:
     return lose
 
 
-def again(channel: Channel) -> Channel:
-    """The channel in a further exchange of a round: other noise, the same state.
+def in_next_exchange(channel: Channel) -> Channel:
+    """The channel in the next exchange of a round: its noise differs, not its state.
 
-    A client's memory is of each exchange, for these are of other shapes.
+    A client has a memory for each exchange, since their shapes differ.
     """
 
     def send(
