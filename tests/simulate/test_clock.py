@@ -145,7 +145,7 @@ def test_a_trace_may_not_change_either(tmp_path):
     job = JOB.replace(selection=selection, rounds=1)
     finished(job, tmp_path / "run")
     np.savez(path, available=np.ones((5, JOB.clients)))
-    with pytest.raises(FolderError, match="or of its trace, has now"):
+    with pytest.raises(FolderError, match="or trace file has now"):
         finished(job.replace(rounds=2, cohort=JOB.cohort), tmp_path / "run")
 
 
