@@ -94,5 +94,5 @@ def test_a_server_with_the_largest_model_predicts(tmp_path):
 def test_a_model_of_another_form_has_no_landscape(tmp_path):
     changes = {"models": [], "model": "mlp:hidden=(4,)"}
     folder = finished(tmp_path / "run", "fedma:growth=2", **changes)
-    with pytest.raises(ValueError, match="'fedma', which judges clients by another"):
+    with pytest.raises(ValueError, match="'fedma', whose clients use another"):
         landscape.Finished(folder).models()
