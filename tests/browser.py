@@ -1,4 +1,4 @@
-"""A headless Chromium told over a pipe what to do (the DevTools protocol)."""
+"""A headless Chromium controlled over a pipe (the DevTools protocol)."""
 
 import base64
 import fcntl
@@ -38,7 +38,7 @@ class Tab:
         self.to, self.back, self.buffer = to, back, b""
         self.sent, self.session, self.events = 0, None, []
 
-    def tell(self, method, **params):
+    def send(self, method, **params):
         """The answer to a command; events that come before it are kept."""
         self.sent += 1
         message = {"id": self.sent, "method": method, "params": params}
@@ -73,14 +73,14 @@ class Tab:
         scheme = [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         ]
-        self.tell("Emulation.setEmulatedMedia", features=scheme)
-        self.tell("Emulation.setScriptExecutionDisabled", value=not scripts)
-        self.tell(
+        self.send("Emulation.setEmulatedMedia", features=scheme)
+        self.send("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self.send(
             "Emulation.setDeviceMetricsOverride",
             **{"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
         )
         self.events.clear()
-        self.tell("Page.navigate", url=Path(path).resolve().as_uri())
+        self.send("Page.navigate", url=Path(path).resolve().as_uri())
         self.wait_for("Page.loadEventFired")
         self.run("1")  # what the page logged comes before this answer
 
@@ -90,7 +90,7 @@ class Tab:
 
     def run(self, code):
         """The value of an expression, which a page without scripts has as well."""
-        found = self.tell("Runtime.evaluate", expression=code, returnByValue=True)
+        found = self.send("Runtime.evaluate", expression=code, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
@@ -104,19 +104,19 @@ class Tab:
         )
         where = {"x": at[0], "y": at[1], "button": "left", "clickCount": 1}
         for kind in ("mousePressed", "mouseReleased"):
-            self.tell("Input.dispatchMouseEvent", type=kind, **where)
+            self.send("Input.dispatchMouseEvent", type=kind, **where)
 
     def press(self, key, code, text=""):
         """One key, to whoever has the focus."""
-        told = {"key": key, "code": key, "windowsVirtualKeyCode": code}
-        self.tell("Input.dispatchKeyEvent", type="keyDown", text=text, **told)
-        self.tell("Input.dispatchKeyEvent", type="keyUp", **told)
+        params = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.send("Input.dispatchKeyEvent", type="keyDown", text=text, **params)
+        self.send("Input.dispatchKeyEvent", type="keyUp", **params)
 
     def screenshot(self):
         """The whole page as a PNG."""
-        size = self.tell("Page.getLayoutMetrics")["cssContentSize"]
-        told = {"captureBeyondViewport": True, "clip": size | {"scale": 1}}
-        found = self.tell("Page.captureScreenshot", **told)
+        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
+        params = {"captureBeyondViewport": True, "clip": size | {"scale": 1}}
+        found = self.send("Page.captureScreenshot", **params)
         return base64.b64decode(found["data"])
 
 
@@ -145,9 +145,9 @@ def tab(profile):
 
 def _attached(found):
     """The tab of a browser that just began, with its events switched on."""
-    target = found.tell("Target.createTarget", url="about:blank")["targetId"]
-    told = {"targetId": target, "flatten": True}
-    found.session = found.tell("Target.attachToTarget", **told)["sessionId"]
+    target = found.send("Target.createTarget", url="about:blank")["targetId"]
+    params = {"targetId": target, "flatten": True}
+    found.session = found.send("Target.attachToTarget", **params)["sessionId"]
     for domain in ("Page", "Runtime", "Log", "Network"):
-        found.tell(f"{domain}.enable")
+        found.send(f"{domain}.enable")
     return found

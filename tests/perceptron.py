@@ -25,7 +25,7 @@ def of_client(states, k):
     return weights(jax.tree.map(lambda leaf: leaf[k], states))
 
 
-def rows(k, data=None):
+def examples(k, data=None):
     """(x, y) of client k."""
     data = data or toy.ragged()[0]
     span = slice(int(data.offset[k]), int(data.offset[k] + data.size[k]))

@@ -29,7 +29,7 @@ def linear():
     )
 
 
-def rows(k):
+def examples(k):
     """x and one-hot y of client k."""
     data = toy.one(TRAIN, k)
     own = slice(int(data.offset), int(data.offset + data.size))
@@ -38,17 +38,17 @@ def rows(k):
 
 def probabilities(k, w):
     """Of each class at each row of client k, [n, 3]."""
-    exponent = np.exp(rows(k)[0] @ w)
+    exponent = np.exp(examples(k)[0] @ w)
     return exponent / exponent.sum(1, keepdims=True)
 
 
 def losses(k, w):
     """The cross-entropy of each row of client k, [n]."""
-    return -np.log((probabilities(k, w) * rows(k)[1]).sum(1))
+    return -np.log((probabilities(k, w) * examples(k)[1]).sum(1))
 
 
 def gradient(k, w, weight=1.0):
     """Of the mean over client k's rows of their weight times their loss."""
-    x, y = rows(k)
+    x, y = examples(k)
     slope = (probabilities(k, w) - y) / len(x)
     return (np.broadcast_to(weight, len(x)) * x.T) @ slope

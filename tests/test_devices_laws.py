@@ -3,7 +3,7 @@
 import pytest
 
 from devices_laws import items, page
-from devices_laws.judging import FAMILIES, judge
+from devices_laws.verdicts import FAMILIES, check_method
 from pfljax import algorithms
 
 # Several kinds of state and upload; each plays a fourth of the combinations here, and
@@ -14,7 +14,7 @@ METHODS = ("fedavg", "local", "ditto", "scaffold")
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_every_item_holds_to_the_laws_or_is_refused_in_a_line(method):
-    verdicts = judge(method, METHODS.index(method), len(METHODS))
+    verdicts = check_method(method, METHODS.index(method), len(METHODS))
     broken = {item: each.broken for item, each in verdicts.items() if each.broken}
     assert not broken
     for verdict in verdicts.values():

@@ -171,7 +171,7 @@ def test_apfl_of_own_weight_one_is_local_training(trained_alone):
     assert (state.clients.alpha == 1).all()
 
 
-def test_apfl_of_own_weight_zero_is_judged_as_fedavg():
+def test_apfl_of_own_weight_zero_is_evaluated_as_fedavg():
     method = apfl(TASK, LOCAL, alpha=0.0, adaptive=False)
     state = last(method)
     personal = jax.vmap(method.personal, (None, None, 0, None))
@@ -454,7 +454,7 @@ def test_aruba_whose_rates_stay_is_uniform_fedavg(isotropic, averaged_uniformly)
     toy.assert_close(last(method).server.phi, averaged_uniformly.server, 1e-5)
 
 
-def test_fedmeta_without_inner_step_is_gradient_descent_on_query_rows():
+def test_fedmeta_without_inner_step_is_gradient_descent_on_query_examples():
     """Each client's rows from the one at a half of its size; all count alike."""
     method = fedmeta(TASK, SGD, inner_lr=0.0, support=0.5)
     before, after = toy.play(method, TASK, SGD, toy.noisy_clients(), rounds=1)[0]

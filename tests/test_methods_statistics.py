@@ -50,7 +50,7 @@ def running(params):
     return jax.tree.leaves(tree.split(params, statistics.mask(params))[0])
 
 
-def judged(setting, state):
+def evaluate(setting, state):
     ids = jnp.arange(CLIENTS)
     return programs.evaluate_clients(setting, "personal")(
         state, state.clients, ids, TRAIN, TEST
@@ -71,7 +71,7 @@ def test_every_method_trains_statistics_and_stays_finite(name):
     for path, leaf in jax.tree_util.tree_leaves_with_path((last.server, last.clients)):
         if statistics.is_statistic(path) and path[-1].key == "var":
             assert leaf.min() >= 0  # so are the zeros of SCAFFOLD's variates
-    assert np.isfinite(judged(setting, last)["loss"]).all()
+    assert np.isfinite(evaluate(setting, last)["loss"]).all()
 
 
 def test_statistics_are_averaged_with_the_parameters():
@@ -110,7 +110,7 @@ def test_kept_statistics_stay_with_their_client(factory):
     bytes_of = [count_traffic(m, task(), CLIENTS, (3,)) for m in (plain, method)]
     assert bytes_of[0].up - bytes_of[1].up == 4 * RUNNING
     assert bytes_of[0].down - bytes_of[1].down == 4 * RUNNING
-    assert np.isfinite(judged(setting, states[-1])["loss"]).all()
+    assert np.isfinite(evaluate(setting, states[-1])["loss"]).all()
 
 
 def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
@@ -139,7 +139,7 @@ def test_statistics_of_a_proxy_stay_with_their_client(factory):
         assert len(np.unique(leaf[~took_part])) == 1
     sent, *_ = trace_exchanges(method, task(), CLIENTS, (3,))
     assert not running((sent.message, sent.origin, sent.upload))
-    assert np.isfinite(judged(setting, states[-1])["loss"]).all()
+    assert np.isfinite(evaluate(setting, states[-1])["loss"]).all()
 
 
 def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
@@ -212,4 +212,4 @@ def test_fedbn_is_a_few_lines():
     assert {name.rsplit("/", 1)[1] for name in norm} == {"mean", "var", "scale", "bias"}
     assert not any("layers_1" in name for name in tree.paths(states[-1].server))
     assert all(len(np.unique(leaf, axis=0)) == CLIENTS for leaf in norm.values())
-    assert np.isfinite(judged(setting, states[-1])["loss"]).all()
+    assert np.isfinite(evaluate(setting, states[-1])["loss"]).all()

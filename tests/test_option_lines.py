@@ -23,9 +23,9 @@ KINDS = (
 def test_every_option_has_a_line(kind):
     factories = NOISES if kind == "noises" else listing.factories(kind)
     for name, factory in factories.items():
-        told = sections(factory.__doc__).get("Args", {})
+        options = sections(factory.__doc__).get("Args", {})
         for option in registry.options(factory):
-            assert told.get(option, "").endswith("."), f"{kind} {name}: {option}"
+            assert options.get(option, "").endswith("."), f"{kind} {name}: {option}"
 
 
 def test_lines_go_on_and_other_sections_end_them():
@@ -41,11 +41,11 @@ def test_lines_go_on_and_other_sections_end_them():
           ValueError: never.
         """
 
-    told = {"lam": "the pull; a second line: goes on.", "mu": "another."}
-    assert sections(factory.__doc__).get("Args", {}) == told
+    options = {"lam": "the pull; a second line: goes on.", "mu": "another."}
+    assert sections(factory.__doc__).get("Args", {}) == options
 
 
-def test_one_name_is_told_whole():
+def test_one_name_is_described_in_full():
     code, out, _ = tiny.main("list", "selections", "oort")
     assert code == 0
     assert "penalty: exponent of slow clients' scores" in out

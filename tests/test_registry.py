@@ -37,18 +37,18 @@ def test_a_method_in_a_folder_of_ones_own(folder):
 def test_a_method_without_docstring_has_options_all_the_same(folder):
     bare = "def bare(task, local, *, rate=1.0):\n    return None\n"
     (folder / "bare.py").write_text(bare)
-    told = tiny.parsed("--algorithm", "bare:rate=2")
-    assert told.algorithm.options == {"rate": 2}
+    experiment = tiny.parsed("--algorithm", "bare:rate=2")
+    assert experiment.algorithm.options == {"rate": 2}
 
 
-def test_a_file_without_its_method_is_told(folder):
+def test_a_file_without_its_method_is_refused(folder):
     (folder / "helpers.py").write_text("")
     (folder / "_hidden.py").write_text("")
     with pytest.raises(ValueError, match=r"no function 'helpers'.* begins with _"):
         algorithms.methods()
 
 
-def test_a_folder_of_methods_that_does_not_exist_is_told(tmp_path, monkeypatch):
+def test_a_folder_of_methods_that_does_not_exist_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path / "none"))
     with pytest.raises(ValueError, match="none', which is no folder"):
         algorithms.methods()
@@ -101,7 +101,7 @@ def test_malformed_choices(text):
         registry.parse(text)
 
 
-def test_an_unknown_name_is_told_the_nearest_and_all():
+def test_an_unknown_name_gets_the_nearest_and_all_names():
     with pytest.raises(
         ValueError,
         match=r"known: apfl, .*did you mean 'ditto'\?; one of your own needs PFLJAX_M",
@@ -338,16 +338,16 @@ def factories():
 
 
 def test_no_factory_with_options_lacks_the_check():
-    class Foreign:
+    class Unknown:
         pass
 
     for about, factory, arguments in factories():
         for option, parameter in registry.options(factory).items():
             if parameter.annotation is Any:
                 continue
-            refusal = f"{about}: {option} is <.*Foreign.*; expected"
+            refusal = f"{about}: {option} is <.*Unknown.*; expected"
             with pytest.raises(ValueError, match=refusal):
-                factory(*arguments, **{option: Foreign()})
+                factory(*arguments, **{option: Unknown()})
 
 
 def test_every_number_of_a_factory_has_a_range():

@@ -39,7 +39,7 @@ WRONG = {  # a line, and what is wrong with it
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def diagnostics(tmp_path_factory):
     """What pyright says of the script: (line, kind or None, message) of each."""
     if shutil.which("pyright", path=str(Path(sys.executable).parent)) is None:
         pytest.skip("no pyright")
@@ -60,9 +60,9 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_script_is_right_and_its_types_are_known(told):
+def test_the_script_is_right_and_its_types_are_known(diagnostics):
     first = len(SCRIPT.splitlines())
-    messages = [message for line, _, message in told if line < first]
+    messages = [message for line, _, message in diagnostics if line < first]
     run, *others = messages
     asked = "callback: ((int, Evaluation, RunState) -> (bool | None)) | None"
     for words in ("experiment: Experiment", "task: Task | None", asked, "-> Result"):
@@ -72,7 +72,7 @@ def test_the_script_is_right_and_its_types_are_known(told):
 
 
 @pytest.mark.slow
-def test_a_wrong_argument_is_an_error(told):
+def test_a_wrong_argument_is_an_error(diagnostics):
     first = len(SCRIPT.splitlines())
     for at, rule in enumerate(WRONG.values(), first):
-        assert rule in {kind for line, kind, _ in told if line == at}
+        assert rule in {kind for line, kind, _ in diagnostics if line == at}

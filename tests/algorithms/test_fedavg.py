@@ -18,7 +18,7 @@ def test_fedavg_against_numpy():
         np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-5)
 
 
-def test_finetune_takes_steps_from_the_server_model_on_own_rows():
+def test_finetune_takes_steps_from_the_server_model_on_own_examples():
     method = fedavg(toy.quadratic(), toy.full_batch(), finetune=5)
     w = np.float32([1, 2, 3])
     turn = toy.turn(jax.random.key(0), 0, 3)

@@ -29,7 +29,7 @@ def of_keys(function):
     return jax.jit(jax.vmap(lambda key: function(toy.turn(key, 1, 1, 1))))(KEYS)
 
 
-def all_rows():
+def all_examples():
     return take_examples(DATA, jnp.arange(SIZE), jnp.ones(SIZE))
 
 
@@ -57,19 +57,19 @@ def test_the_cluster_is_chosen_without_dropout(averaging):
     def noisy_choice(turn):
         first, second = jax.random.split(turn.key)
         losses = [
-            TASK.loss(tree.take(server, j), all_rows(), key)
+            TASK.loss(tree.take(server, j), all_examples(), key)
             for j, key in enumerate((first, second))
         ]
         return losses[0] < losses[1]
 
-    losses = [TASK.loss(tree.take(server, j), all_rows(), None) for j in range(2)]
+    losses = [TASK.loss(tree.take(server, j), all_examples(), None) for j in range(2)]
     np.testing.assert_array_equal(
         of_keys(choice), np.tile(np.eye(2)[np.argmin(losses)], (len(KEYS), 1))
     )
     assert 0 < of_keys(noisy_choice).sum() < len(KEYS)  # dropout would matter
 
 
-def test_scaffolds_variate_of_all_rows_is_without_dropout():
+def test_scaffolds_variate_of_all_examples_is_without_dropout():
     method = scaffold(TASK, LOCAL, option="I")
     server = method.init(PARAMS, 4, KEYS[0])
     c_k = method.init_client(PARAMS, jnp.int32(1), KEYS[0])
@@ -80,7 +80,7 @@ def test_scaffolds_variate_of_all_rows_is_without_dropout():
 
     variates, moves = of_keys(train)
     assert_no_key_matters(variates)
-    expected = jax.grad(TASK.loss)(PARAMS, all_rows(), None)
+    expected = jax.grad(TASK.loss)(PARAMS, all_examples(), None)
     toy.assert_close(jax.tree.map(lambda leaf: leaf[0], variates), expected, 1e-6)
     kernels = np.asarray(moves["head"]["kernel"])
     assert not np.allclose(kernels[0], kernels[1])  # training has dropout
@@ -90,6 +90,6 @@ def test_per_fedavg_adapts_without_dropout():
     method = per_fedavg(TASK, LOCAL, inner_lr=0.3)
     judged = of_keys(lambda turn: method.personal(turn, PARAMS, (), DATA))
     assert_no_key_matters(judged)
-    slope = jax.grad(TASK.loss)(PARAMS, all_rows(), None)
+    slope = jax.grad(TASK.loss)(PARAMS, all_examples(), None)
     expected = tree.axpy(-0.3, slope, PARAMS)
     toy.assert_close(jax.tree.map(lambda leaf: leaf[0], judged), expected, 1e-6)

@@ -18,7 +18,7 @@ def write(folder, options):
 
 
 @pytest.mark.parametrize("options", ["lam=1.0", "lam=1.0, *, mu=2.0"])
-def test_a_positional_option_is_told_at_once(folder, options):
+def test_a_positional_option_is_refused_at_once(folder, options):
     file = write(folder, f"task, local, {options}")
     expected = (
         f"{file}: the option 'lam' of 'mine' is positional; make it keyword-only: "
@@ -31,7 +31,7 @@ def test_a_positional_option_is_told_at_once(folder, options):
 
 
 @pytest.mark.parametrize("default", ["(1, 2)", "print", "{}"])
-def test_a_default_that_no_config_holds_is_told_at_once(folder, default):
+def test_a_default_that_no_config_holds_is_refused_at_once(folder, default):
     file = write(folder, f"task, local, *, lam={default}")
     expected = f"{file}: the option 'lam' of 'mine' has the default "
     with pytest.raises(ValueError, match=re.escape(expected)):
@@ -48,7 +48,7 @@ def test_an_option_without_a_default_is_asked_for(folder):
 
 
 @pytest.mark.parametrize("name", ["steps", "config"])
-def test_an_option_with_the_name_of_a_setting_is_told(folder, name):
+def test_an_option_with_the_name_of_a_setting_is_refused(folder, name):
     write(folder, f"task, local, *, {name}=1")
     expected = f"'mine' has an option {name!r}, which is the name of a setting; give"
     with pytest.raises(ValueError, match=expected):
@@ -67,7 +67,7 @@ def test_a_shell_completes_names_of_methods(folder):
 
 
 @pytest.mark.parametrize("shell", ["foo", ""])
-def test_a_shell_that_tyro_does_not_know_is_told(shell):
+def test_a_shell_that_tyro_does_not_know_is_refused(shell):
     told = tiny.main("--tyro-print-completion", *filter(None, [shell]))
     known = f"pfljax: unknown shell {shell!r}; known: bash, fish, tcsh, zsh"
     assert told[:2] == (2, "")

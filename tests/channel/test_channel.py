@@ -168,7 +168,7 @@ def test_a_newcomers_body_is_a_change_of_the_body_that_it_had():
 
 
 @pytest.mark.parametrize("name", ["median", "trimmed_mean", "krum"])
-def test_uploads_that_say_for_whom_they_are_take_no_robust_value(name):
+def test_uploads_with_parts_that_are_no_change_take_no_robust_value(name):
     says = f"channel '{name}' replaces .* have parts that are no change: choice; ch"
     with pytest.raises(ValueError, match=says):
         after_a_round(ifca, [name])
@@ -177,13 +177,13 @@ def test_uploads_that_say_for_whom_they_are_take_no_robust_value(name):
 
 
 @pytest.mark.parametrize("channels", [["median"], ["clip:norm=1.0", "krum"]])
-def test_a_server_that_tells_clients_apart_takes_no_robust_value(channels):
+def test_a_server_that_needs_each_upload_takes_no_robust_value(channels):
     with pytest.raises(ValueError, match="each client's own upload; choose"):
         after_a_round(fedamp, channels)
     after_a_round(fedamp, ["clip:norm=1.0"])
 
 
-def test_an_upload_without_an_origin_is_told_before_anything_runs():
+def test_an_upload_without_an_origin_is_refused_before_anything_runs():
     method = scaffold(TASK, LOCAL)._replace(origin=message_origin)
     with pytest.raises(
         ValueError, match=r"the shapes of the message; .*Algorithm\.origin"
@@ -307,6 +307,6 @@ def test_a_channel_keeps_its_state_in_the_run():
         (["krum:chosen=0"], "chosen is 0; expected at least 1"),
     ],
 )
-def test_bad_channels_are_told(names, expected):
+def test_bad_channels_are_refused(names, expected):
     with pytest.raises(ValueError, match=expected):
         channel.make([parse(name) for name in names])

@@ -27,40 +27,46 @@ def written(experiment, folder):
 
 
 def test_a_file_alone_is_its_run(file):
-    told = tiny.parsed("--config", file)
-    assert checks.resolve(told) == checks.resolve(WRITTEN)
+    settings_read = tiny.parsed("--config", file)
+    assert checks.resolve(settings_read) == checks.resolve(WRITTEN)
 
 
 def test_options_go_before_the_file(file):
-    told = tiny.parsed("--rounds", "9", "--config", file, "--no-stratified")
+    settings_read = tiny.parsed("--rounds", "9", "--config", file, "--no-stratified")
     expected = WRITTEN.replace(rounds=9, stratified=False)
-    assert checks.resolve(told) == checks.resolve(expected)
-    told = tiny.parsed("--config", file, "--channel", "qsgd", "--out", "runs/other")
+    assert checks.resolve(settings_read) == checks.resolve(expected)
+    settings_read = tiny.parsed(
+        "--config", file, "--channel", "qsgd", "--out", "runs/other"
+    )
     expected = WRITTEN.replace(channel="qsgd", out="runs/other")
-    assert checks.resolve(told) == checks.resolve(expected)
+    assert checks.resolve(settings_read) == checks.resolve(expected)
 
 
 def test_another_method_has_its_own_options_and_label(file):
-    told = tiny.parsed("--config", file, "--algorithm", "fedprox:mu=1.0")
-    assert checks.resolve(told) == checks.resolve(
+    settings_read = tiny.parsed("--config", file, "--algorithm", "fedprox:mu=1.0")
+    assert checks.resolve(settings_read) == checks.resolve(
         WRITTEN.replace(algorithm="fedprox:mu=1.0")
     )
-    assert checks.resolve(told).label == "fedprox mu=1.0"
+    assert checks.resolve(settings_read).label == "fedprox mu=1.0"
 
 
 def test_a_label_that_was_given_stays(tmp_path):
     job = checks.resolve(WRITTEN.replace(label="mine"))
-    told = tiny.parsed("--config", written(job, tmp_path), "--algorithm", "local")
-    assert told.label == "mine"
+    settings_read = tiny.parsed(
+        "--config", written(job, tmp_path), "--algorithm", "local"
+    )
+    assert settings_read.label == "mine"
 
 
 def test_a_sweep_leaves_the_folder_of_the_file(file):
     args = ["sweep", "--config", file, "--over", "lr", "0.1"]
     for more, out in ([], None), (["--out", "runs/grid"], "runs/grid"):
         command = parser.parse([*args, *more])
-        told = parser.options.experiment(command.keywords["settings"])
-        assert checks.resolve(told.replace(out="runs/mine")) == checks.resolve(WRITTEN)
-        assert told.out == out
+        settings_read = parser.options.experiment(command.keywords["settings"])
+        assert checks.resolve(settings_read.replace(out="runs/mine")) == checks.resolve(
+            WRITTEN
+        )
+        assert settings_read.out == out
 
 
 def test_options_of_the_method_in_the_file_follow_its_name(file):

@@ -83,6 +83,6 @@ def test_options_are_listed_with_their_defaults():
     assert datasets.splitlines()[-1].endswith("keeps one example in N")
 
 
-def test_a_method_without_a_table_is_told():
+def test_a_method_without_a_table_is_refused():
     with pytest.raises(ValueError, match="needs a link and the table: 'Nothing'"):
         method_table._header("Nothing")

@@ -246,7 +246,7 @@ def test_more_rounds_of_a_method_that_goes_by_them_are_refused(done):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_damaged_checkpoint_is_told_and_the_one_before_is_used(done, tmp_path):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(done, tmp_path):
     half = tmp_path / "half"
     tiny.unfinished(done[0], half)
     (half / "checkpoints" / "4").mkdir()
@@ -398,7 +398,7 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_on_and_is_told_again(tmp_path):
+def test_a_sweep_resumes_and_is_reported_again(tmp_path):
     small = tiny.TINY.replace(algorithm="ditto", model="logistic", rounds=1)
     place = str(tmp_path / "grid")
     over = "--over", "lam", "0.0", "0.5", "--over", "seed", "0", "1"

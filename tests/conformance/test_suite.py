@@ -123,7 +123,7 @@ def test_methods_of_ones_own_are_held_to_the_laws(folder, capsys):
 
 
 @pytest.mark.slow
-def test_a_server_may_have_rows_by_client(folder, capsys):
+def test_a_server_may_have_records_by_client(folder, capsys):
     """Its options and its bytes come from the command line."""
     (folder / "rows.py").write_text(ROWS)
     whole = str(toy.WHOLE)
@@ -135,7 +135,7 @@ def test_a_server_may_have_rows_by_client(folder, capsys):
     assert all(line.startswith("pass  rows-near=0.1  ") for line in lines)
 
 
-def test_rows_that_are_of_no_client_break_law_5(folder):
+def test_records_that_are_of_no_client_break_law_5(folder):
     """The same method, which writes the first rows whoever took part."""
     text = ROWS.replace("cohort.ids, cohort", "jnp.arange(len(cohort.ids)), cohort")
     (folder / "rows.py").write_text(text)
@@ -152,7 +152,7 @@ def test_rows_that_are_of_no_client_break_law_5(folder):
         (["rows:far=1"], "unknown parameter 'far'"),
     ],
 )
-def test_what_cannot_be_played_is_told_before_anything_runs(folder, names, says):
+def test_what_cannot_be_played_is_refused_before_anything_runs(folder, names, says):
     (folder / "rows.py").write_text(ROWS)
     with pytest.raises(ValueError, match=says):
         conformance.run(names)

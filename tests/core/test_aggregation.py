@@ -159,7 +159,7 @@ def test_the_largest_come_first_and_the_absent_last():
     np.testing.assert_array_equal(in_order.weight, [5, 2, 2, 0, 9])
 
 
-def test_rows_of_a_class_are_averaged_by_what_clients_have_of_it():
+def test_examples_of_a_class_are_averaged_by_what_clients_have_of_it():
     rows = RNG.normal(size=(3, 3, 5))
     counts = jnp.float32([[6, 0, 0], [2, 0, 5], [7, 1, 7]])
     weight = jnp.float32([1, 2, 0])

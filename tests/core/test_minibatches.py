@@ -32,7 +32,7 @@ def test_all_lanes_have_as_many_blocks_as_the_longest():
     assert alone == [0, 1, 1, 2, 1, 3]
 
 
-def test_sample_draws_own_rows_with_replacement():
+def test_sample_draws_own_examples_with_replacement():
     data, _ = toy.deal(np.arange(30)[:, None], np.arange(30), [7, 5, 18])
     batch = sample(toy.one(data, 1), jax.random.key(0), 400)
     counts = np.bincount(batch.y, minlength=30)
@@ -41,7 +41,7 @@ def test_sample_draws_own_rows_with_replacement():
     assert (batch.mask == 1).all()
 
 
-def test_a_client_without_rows_has_no_row_that_counts():
+def test_a_client_without_examples_has_no_row_that_counts():
     data, _ = toy.deal(np.ones((4, 4)), np.zeros(4), [4, 0])
     data, key = toy.one(data, 1), jax.random.key(0)
     assert not minibatch(data, jnp.int32(0), key, 3).mask.any()
@@ -58,7 +58,7 @@ def test_a_client_without_rows_has_no_row_that_counts():
         (10, range(9), [9]),
     ],
 )
-def test_both_parts_of_divided_rows_have_one(size, first, rest):
+def test_both_parts_of_divided_examples_have_one(size, first, rest):
     """Of .9 of the rows; the first of the client is row 3 of the pool."""
     data = toy.one(toy.noisy_clients(), 1)._replace(size=jnp.int32(size))
     for part, rows in zip(divide(data, 0.9), (first, rest), strict=True):

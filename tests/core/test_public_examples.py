@@ -54,7 +54,7 @@ def test_another_key_draws_another_subset():
     assert drawn[0] != drawn[1]
 
 
-def test_a_server_without_rows_is_refused():
+def test_a_server_without_examples_is_refused():
     public_examples.require("fedmd", 1)
     with pytest.raises(ValueError, match="fedmd needs examples at the server"):
         public_examples.require("fedmd", 0)

@@ -58,7 +58,7 @@ def test_factors_are_those_of_the_formula(text):
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_is_wrong_is_told(text):
+def test_what_is_wrong_is_refused(text):
     with pytest.raises(ValueError, match=WRONG[text]):
         schedules.check(parse(text))
 

@@ -46,7 +46,7 @@ def test_moments_go_on_and_statistics_take_the_whole_step(text, moved):
         ("", "has no name"),
     ],
 )
-def test_a_wrong_optimizer_is_told(text, message):
+def test_a_wrong_optimizer_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
         server_step.by_name(text, 0.1)
 

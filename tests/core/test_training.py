@@ -85,7 +85,7 @@ def test_ragged_clients_under_vmap_equal_each_alone():
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["one by one", "in blocks"])
-def test_every_step_has_its_rows_and_its_key(blocks, monkeypatch):
+def test_every_step_has_its_examples_and_its_key(blocks, monkeypatch):
     """Of budgets around a block's length and beyond, in the form of each platform."""
     monkeypatch.setattr(minibatches, "in_blocks", lambda steps: blocks)
     data = toy.one(toy.noisy_clients(), 1)
@@ -175,7 +175,7 @@ def test_mean_over_examples(k):
     np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
 
 
-def test_a_client_without_rows_takes_no_part():
+def test_a_client_without_examples_takes_no_part():
     data, _ = toy.deal(np.ones((4, 4)), np.zeros(4), [4, 0])
     params, metrics = trained(Local(RATE, 4), turn_of(steps=0), toy.one(data, 1))
     np.testing.assert_array_equal(toy.flat(params), START)

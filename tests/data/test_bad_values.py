@@ -17,7 +17,7 @@ X, Y = np.ones((4, 2), np.float32), np.array([0, 1, 2, 0])
 HIDDEN = [[1, 0], [0, 0], [0, 0], [0, 0]]
 
 
-def told(error):
+def one_line(error):
     """The message, one line of bearable length."""
     text = str(error.value)
     assert "\n" not in text
@@ -49,7 +49,7 @@ def test_arrays(name):
     changes, message = ARRAYS[name]
     with np.errstate(all="ignore"), pytest.raises(ValueError, match=message) as error:
         from_arrays(**{"x": X, "y": Y} | changes)
-    told(error)
+    one_line(error)
 
 
 def test_numbers_at_the_limits_stay_as_they_are():
@@ -100,7 +100,7 @@ def test_federate(name):
     how, options, message = FEDERATE[name]
     with pytest.raises(ValueError, match=message) as error:
         federate(DIGITS, how, **{"num_clients": 4, "seed": 0} | options)
-    told(error)
+    one_line(error)
 
 
 @pytest.mark.parametrize("arrays", [None, (X, Y)])
@@ -109,7 +109,7 @@ def test_federate_wants_arrays(arrays):
         federate(arrays, "iid", num_clients=2, seed=0)
 
 
-def test_a_data_set_of_test_rows_alone():
+def test_a_data_set_of_test_examples_alone():
     arrays = from_arrays(X, Y, official=[1] * 4)
     with pytest.raises(
         ValueError, match="no official train examples; choose examples='all'"
@@ -147,7 +147,7 @@ def test_indices_of_clients(name):
     indices, message = INDICES[name]
     with pytest.raises(ValueError, match=message) as error:
         from_indices(indices)
-    told(error)
+    one_line(error)
 
 
 IDS = {
@@ -166,4 +166,4 @@ def test_ids_of_clients(name):
     ids, message = IDS[name]
     with pytest.raises(ValueError, match=message) as error:
         by_client(ids)
-    told(error)
+    one_line(error)

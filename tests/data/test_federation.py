@@ -31,7 +31,7 @@ def arrays():
     return from_arrays(x, y, client=number % 7, official=official, name="toy")
 
 
-def rows_of(part, k):
+def examples_of(part, k):
     """Row numbers of client k, read from the pixels."""
     first, size = int(part.offset[k]), int(part.size[k])
     x = np.asarray(part.examples.x[first : first + size]).astype(int)
@@ -57,7 +57,9 @@ def test_one_pool_ordered_by_client_and_part(arrays, name, stratified):
     np.testing.assert_array_equal(validation.offset, train.offset + train.size)
     np.testing.assert_array_equal(test.offset, validation.offset + validation.size)
     np.testing.assert_array_equal(test.size, (0.2 * np.asarray(n, float)).astype(int))
-    everything = [rows_of(p, k) for p in parts(found) for k in range(found.num_clients)]
+    everything = [
+        examples_of(p, k) for p in parts(found) for k in range(found.num_clients)
+    ]
     np.testing.assert_array_equal(np.sort(np.concatenate(everything)), np.arange(ROWS))
 
 
@@ -68,11 +70,11 @@ def test_labels_stay_with_their_pixels(arrays):
     np.testing.assert_array_equal(np.asarray(pool.y), arrays.y[row])
 
 
-def test_natural_clients_keep_their_rows(arrays):
+def test_natural_clients_keep_their_examples(arrays):
     found = federate(arrays, "natural", num_clients=None, seed=0, examples="all")
     for part in parts(found):
         for k in range(7):
-            assert set(rows_of(part, k) % 7) <= {k}
+            assert set(examples_of(part, k) % 7) <= {k}
 
 
 def test_stratified_parts_have_the_labels_of_the_client(arrays):
@@ -80,7 +82,9 @@ def test_stratified_parts_have_the_labels_of_the_client(arrays):
         arrays, "iid", num_clients=3, seed=0, test=0.3, validation=0.2, stratified=True
     )
     for k in range(3):
-        own = [np.bincount(arrays.y[rows_of(p, k)], minlength=5) for p in parts(found)]
+        own = [
+            np.bincount(arrays.y[examples_of(p, k)], minlength=5) for p in parts(found)
+        ]
         total = np.sum(own, axis=0)
         assert np.abs(own[2] - 0.3 * total).max() <= 1.5
         assert np.abs(own[1] - 0.2 * total).max() <= 1.5
@@ -93,12 +97,12 @@ def test_paper_split_of_960_and_240():
     assert set(np.asarray(found.test.size)) == {240}
 
 
-def test_official_test_rows_are_shared_not_copied(arrays):
+def test_official_test_examples_are_shared_not_copied(arrays):
     found = federate(arrays, "iid", num_clients=6, seed=0, test_from="official")
     assert len(found.test.examples.y) == ROWS
     for k in range(6):
         np.testing.assert_array_equal(
-            rows_of(found.test, k), np.arange(ROWS - TEST_ROWS, ROWS)
+            examples_of(found.test, k), np.arange(ROWS - TEST_ROWS, ROWS)
         )
     assert np.asarray(found.manifest["official"])[:, 1].tolist() == [TEST_ROWS] * 6
 
@@ -109,12 +113,12 @@ def test_official_classes_are_those_that_the_client_holds(arrays):
     )
     official = np.arange(ROWS - TEST_ROWS, ROWS)
     for k in range(6):
-        held = np.unique(arrays.y[np.r_[rows_of(found.train, k)]])
+        held = np.unique(arrays.y[np.r_[examples_of(found.train, k)]])
         wanted = official[np.isin(arrays.y[official], held)]
-        np.testing.assert_array_equal(rows_of(found.test, k), wanted)
+        np.testing.assert_array_equal(examples_of(found.test, k), wanted)
 
 
-def test_rows_train_leaves_official_test_rows_out(arrays):
+def test_train_examples_leave_official_test_examples_out(arrays):
     found = federate(arrays, "iid", num_clients=4, seed=0)
     assert len(found.train.examples.y) == ROWS - TEST_ROWS
     assert np.asarray(found.manifest["official"])[:, 1].sum() == 0
@@ -123,8 +127,8 @@ def test_rows_train_leaves_official_test_rows_out(arrays):
 def test_a_given_partition_is_used_as_it_is(arrays):
     given = from_indices([[5, 1, 9, 11, 30], [2, 3]])
     found = federate(arrays, given, num_clients=None, seed=0, test=0, validation=0)
-    assert set(rows_of(found.train, 0)) == {5, 1, 9, 11, 30}
-    assert set(rows_of(found.train, 1)) == {2, 3}
+    assert set(examples_of(found.train, 0)) == {5, 1, 9, 11, 30}
+    assert set(examples_of(found.train, 1)) == {2, 3}
     assert found.manifest["partition"] == "given"
 
 
@@ -135,7 +139,7 @@ def test_manifest_counts_and_hash(arrays):
     assert about == found.manifest
     assert about["params"] == {"alpha": 0.3, "min_size": 1, "balance": False}
     for k in range(8):
-        labels = np.concatenate([arrays.y[rows_of(p, k)] for p in parts(found)])
+        labels = np.concatenate([arrays.y[examples_of(p, k)] for p in parts(found)])
         counts = np.bincount(labels, minlength=CLASSES).tolist()
         assert about["class_histogram"][k] == counts
         assert about["sizes"]["test"][k] == int(found.test.size[k])
@@ -158,10 +162,10 @@ def test_every_row_of_the_pool_is_known(arrays):
             for k in range(people.num_clients):
                 at = told[f"{prefix}offset"][i, k]
                 rows = told["index"][at : at + told[f"{prefix}size"][i, k]]
-                np.testing.assert_array_equal(rows, rows_of(part, k))
+                np.testing.assert_array_equal(rows, examples_of(part, k))
 
 
-def test_rows_given_in_python_are_known_by_their_bytes(arrays):
+def test_examples_given_in_python_are_known_by_their_bytes(arrays):
     def manifest(x, given):
         found = federate(arrays._replace(x=x), "iid", num_clients=4, seed=0)
         return partition.manifest(found, None, given)
@@ -193,7 +197,9 @@ def test_take_reorders_clients_over_the_same_pool(arrays):
         kept, all_ = some.manifest["class_histogram"], found.manifest["class_histogram"]
         assert kept[new] == all_[old]
         for mine, theirs in zip(parts(some), parts(found), strict=True):
-            np.testing.assert_array_equal(rows_of(mine, new), rows_of(theirs, old))
+            np.testing.assert_array_equal(
+                examples_of(mine, new), examples_of(theirs, old)
+            )
 
 
 def test_hold_out_divides_the_clients(arrays):
@@ -253,7 +259,7 @@ def test_empty_clients_are_counted():
         )
 
 
-def test_no_official_test_rows():
+def test_no_official_test_examples():
     arrays = from_arrays(np.zeros((40, 1), np.uint8), np.zeros(40, int))
     with pytest.raises(ValueError, match="no official test examples"):
         federate(arrays, "iid", num_clients=2, seed=0, test_from="official")
@@ -298,7 +304,7 @@ def test_a_federation_starts_no_device():
 
 @settings(max_examples=20, deadline=None)
 @given(share=st.floats(0, 0.9), seed=st.integers(0, 50))
-def test_rows_of_the_server_are_nobodys_else(share, seed):
+def test_examples_of_the_server_are_nobodys_else(share, seed):
     rng = np.random.default_rng(0)
     x = np.arange(60.0, dtype=np.float32)[:, None]  # a row is its number
     arrays = from_arrays(x, rng.integers(0, 3, 60), name="numbered")
@@ -321,7 +327,7 @@ def test_rows_of_the_server_are_nobodys_else(share, seed):
     assert found.take([0]).public is found.public
 
 
-def test_without_public_rows_clients_have_what_they_had():
+def test_without_public_examples_clients_have_what_they_had():
     arrays = load("digits")
     one = federate(arrays, "iid", num_clients=5, seed=3)
     same = federate(arrays, "iid", num_clients=5, seed=3, public=0.0)

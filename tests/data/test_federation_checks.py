@@ -13,7 +13,7 @@ X, Y = np.ones((4, 2), np.float32), np.array([0, 1, 2, 0])
 ARRAYS = from_arrays(np.ones((40, 2), np.float32), np.arange(40) % 4)
 
 
-def told(error):
+def one_line(error):
     """The message, one line of bearable length."""
     text = str(error.value)
     assert "\n" not in text
@@ -34,7 +34,7 @@ def test_hold_out(name):
     fraction, seed, message = HOLD_OUT[name]
     with pytest.raises(ValueError, match=message) as error:
         make().hold_out(fraction, seed)
-    told(error)
+    one_line(error)
 
 
 def test_a_mask_takes_no_clients():
@@ -42,7 +42,7 @@ def test_a_mask_takes_no_clients():
         ValueError, match=r"client ids are bool\[4\]; expected"
     ) as error:
         make().take(np.ones(4, bool))
-    told(error)
+    one_line(error)
 
 
 def make():
@@ -131,7 +131,7 @@ def test_a_federation_by_hand(name):
     build, message = BY_HAND[name]
     with pytest.raises(ValueError, match=message) as error:
         check_federation(build())
-    told(error)
+    one_line(error)
 
 
 def test_what_is_made_of_federations_stays_one():

@@ -86,7 +86,7 @@ def test_what_a_file_may_not_hold(tmp_path, change, message):
         ("file:path=nowhere.npz", "nowhere.npz cannot be read .*write one by numpy"),
     ],
 )
-def test_a_choice_that_is_wrong_is_told_in_one_line(text, message):
+def test_a_choice_that_is_wrong_is_refused_in_one_line(text, message):
     with pytest.raises(ValueError, match=message) as error:
         made(text)
     assert "\n" not in str(error.value)

@@ -7,7 +7,7 @@ from multiprocessing import get_context
 import conftest  # noqa: F401 -- the settings of all tests, before JAX starts
 
 from devices_laws import page
-from devices_laws.judging import FAMILIES, judge
+from devices_laws.verdicts import FAMILIES, check_method
 
 AT_ONCE = 2
 
@@ -17,9 +17,11 @@ def main() -> int:
     methods = [method for several in FAMILIES.values() for method in several]
     verdicts = {}
     with ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
-        for method, of_method in zip(methods, pool.map(judge, methods), strict=True):
+        for method, of_method in zip(
+            methods, pool.map(check_method, methods), strict=True
+        ):
             verdicts[method] = of_method
-            print(f"{method} is judged", file=sys.stderr, flush=True)
+            print(f"{method} is checked", file=sys.stderr, flush=True)
     print(page.written(verdicts))
     broken = [
         f"{method}, {page.label(item)}: {law}"

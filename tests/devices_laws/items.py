@@ -1,4 +1,4 @@
-"""What is judged with every family of methods: selections, channels and clocks.
+"""The selections, channels and clocks that are checked with every family of methods.
 
 Each is what a user would write. All that pfljax has are here, those to come as well.
 """

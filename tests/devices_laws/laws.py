@@ -34,7 +34,7 @@ BITS = {
 
 
 def cuts_are_free(played: Played) -> None:
-    """Rounds in one call are the rounds one by one, bit for bit; one program."""
+    """Several rounds in one call equal single rounds, bit for bit, with one program."""
     state, metrics = played.whole
     toy.assert_same(state, played.states[-1])
     for name, values in metrics.items():
@@ -44,7 +44,7 @@ def cuts_are_free(played: Played) -> None:
 
 
 def width_and_empty_places_are_free(played: Played) -> None:
-    """Width and an empty place change the last digits alone, or a random rounding."""
+    """Width and empty places change only the last digits, or a random rounding."""
     state, _ = played.whole
     wide = played.wide
     toy.assert_same(wide.participations, state.participations)
@@ -57,7 +57,7 @@ def width_and_empty_places_are_free(played: Played) -> None:
 
 
 def outsiders_rest(played: Played) -> None:
-    """Who did not report keeps every bit; who is counted was asked."""
+    """Clients that did not report keep every bit; only selected clients are counted."""
     clients = federation().num_clients
     for before, after in zip(played.states, played.states[1:], strict=False):
         took_part = np.asarray(after.participations - before.participations)
@@ -73,7 +73,7 @@ def outsiders_rest(played: Played) -> None:
 
 
 def reports_are_counted(played: Played) -> None:
-    """As many reported as take part, of those asked, who stand in one place each."""
+    """Participants are counted, and a client takes part at most once in a round."""
     select = played.sim.setting.selection
     for before, after, metrics in zip(
         played.states, played.states[1:], played.metrics, strict=False
@@ -92,7 +92,7 @@ def reports_are_counted(played: Played) -> None:
 
 
 def all_stays_finite(played: Played) -> None:
-    """States and losses stay finite, of the same shapes and dtypes."""
+    """States and losses stay finite and keep their shapes and dtypes."""
     forms = [jax.eval_shape(lambda state=state: state) for state in played.states]
     assert all(form == forms[0] for form in forms)
     for state in (*played.states, played.wide):
@@ -107,7 +107,7 @@ def all_stays_finite(played: Played) -> None:
 
 
 def bytes_are_the_payload(played: Played) -> None:
-    """The clock has the bytes of the message, and of the upload as it is sent."""
+    """The clock counts the bytes of messages, and of uploads after the channel."""
     setting = played.sim.setting
     shape = federation().train.examples.x.shape[1:]
     clients = federation().num_clients
@@ -156,7 +156,7 @@ def _kept(shape: tuple[int, ...]) -> int:
 
 
 def the_clock_goes_on(played: Played) -> None:
-    """Rounds take the time of those waited for, and nobody is waited for too long."""
+    """A round takes as long as its slowest client, and at most until the deadline."""
     seconds = np.concatenate([each["seconds"] for each in played.metrics])
     assert (seconds >= 0).all()
     assert seconds.sum() > 0

@@ -1,4 +1,4 @@
-"""The verdicts as a page of Markdown, and what a page says of a method."""
+"""Writes the verdicts as a page of Markdown, and reads them back."""
 
 import inspect
 import re
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devices_laws.items import CLIENTS, ROUNDS, Item, every
-from devices_laws.judging import Verdict
 from devices_laws.laws import LAWS
+from devices_laws.verdicts import Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices_laws.md"
 HELD = "+"
@@ -16,17 +16,18 @@ Verdicts = Mapping[str, Mapping[Item, Verdict]]  # by method
 
 HEADER = """# Selections, channels and clocks with every family of methods
 
-`make devices` makes this page; `tests/test_devices_laws.py` judges a part of it
-anew, and compares. {clients} clients of 3 to 20 rows play {rounds} rounds.
-Methods are of each family, several where uploads differ in kind. A program has one
-selection, one clock and at most one channel of each stage; each item stands in one
-program at least.
-Where a program breaks a law, each of its items is played alone. `+` says that these
-laws hold:
+The table shows which combinations work. A `+` says that these laws hold:
 
 {laws}
 
-A letter says that a run is refused by one line, before anything is compiled: below.
+A letter says that the run is refused before anything is compiled; the messages are
+below the table.
+
+Each column is a method of one family; some families have two, since their uploads
+differ in kind. Each run has {clients} clients with 3 to 20 examples and {rounds} rounds.
+It combines one selection, one clock and at most one channel of each stage, and each
+item occurs in at least one run. If a run breaks a law, each of its items is tested alone.
+`make devices` writes this page, and `tests/test_devices_laws.py` checks a part of it.
 
 """
 

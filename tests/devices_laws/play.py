@@ -54,7 +54,7 @@ def federation() -> Federation:
 
 @cache
 def options_of(method: str) -> dict[str, Any]:
-    """The options by which the method's own tests judge it."""
+    """The options by which the method's own tests use."""
     return dict(declared.of_method(method)[0].options)
 
 

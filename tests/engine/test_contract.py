@@ -44,7 +44,7 @@ def made(method, select):
     return setting, engine.init(setting, TASK, CLIENTS, jax.random.key(3))
 
 
-def test_a_server_keeps_rows_by_client_in_training_and_in_evaluation():
+def test_a_server_keeps_records_by_client_in_training_and_in_evaluation():
     """In "trained" a client writes its own row of a copy, not client 0's."""
     setting, state = made(remembering(), selection.uniform(3, CLIENTS))
     state, _ = engine.one_round(setting, state, ROWS)

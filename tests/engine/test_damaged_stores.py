@@ -16,7 +16,7 @@ def damage(folder, name):
     file.write_bytes(content)
 
 
-def test_damage_and_strangers_are_told_in_one_line(tmp_path):
+def test_damage_and_strangers_are_refused_in_one_line(tmp_path):
     place = disk(tmp_path)
     place.write(1, np.asarray([2]), np.ones((1, BYTES), np.uint8))
     with pytest.raises(StoreError, match="its clients is 6, not 7; put back"):
@@ -101,8 +101,10 @@ DAMAGE_OF_DISK = {
 def test_a_lost_record_on_disk_is_not_made_anew(how, tmp_path):
     _, sums = saved("disk", tmp_path)
     DAMAGE_OF_DISK[how](tmp_path / "clients")
-    told = "client states are missing or not those saved at round 2; delete the check"
-    with pytest.raises(StoreError, match=told):
+    message = (
+        "client states are missing or not those saved at round 2; delete the check"
+    )
+    with pytest.raises(StoreError, match=message):
         reopen("disk", tmp_path).restore(2, sums[2])
 
 

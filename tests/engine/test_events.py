@@ -179,7 +179,7 @@ def test_who_is_seldom_available_takes_part_seldom():
     assert 4 < counts[:5].sum() / counts[5:].sum() < 6
 
 
-def test_a_selection_that_draws_nobody_is_told():
+def test_a_selection_that_draws_nobody_is_refused():
     nobody = itertools.repeat((np.array([7, 7]), np.array([1, 1])))
     found = events.versions(clock_of(np.ones(5)), nobody, make_draws([0]), 2, 2)
     with pytest.raises(ValueError, match="draws no client that is free"):

@@ -110,7 +110,7 @@ def test_at_home_a_device_holds_its_own_clients_alone(played):
     devices=st.integers(1, 4),
     stacks=st.integers(1, 3),
 )
-def test_rows_at_home_are_those_of_the_pool(spans, devices, stacks):
+def test_examples_on_the_owner_are_those_of_the_pool(spans, devices, stacks):
     """Spans may overlap, as test rows shared by clients do, or be empty."""
     offset, size = np.asarray(spans).T
     rng = np.random.default_rng(len(spans))

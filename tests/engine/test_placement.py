@@ -88,6 +88,6 @@ def assert_alike(one, records, home, at_home):
             assert ours["metrics"][name] == pytest.approx(figures, abs=1e-5)
 
 
-def test_homes_need_the_device_store():
+def test_pinned_clients_need_the_device_store():
     with pytest.raises(ValueError, match="pin_clients needs state_storage 'device'"):
         checks.check(tiny.TINY.replace(pin_clients=True, state_storage="disk"))

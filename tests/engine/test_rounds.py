@@ -154,7 +154,7 @@ def test_draws_with_replacement_weigh_the_same():
     assert metrics["reported"] == 2
 
 
-def test_metrics_are_means_over_rows_of_those_who_reported():
+def test_metrics_are_means_over_examples_of_those_who_reported():
     method = both()
 
     def train(turn, w, client, data):

@@ -48,7 +48,7 @@ def test_of_identical_clients_b_is_one():
     np.testing.assert_allclose(found.variance, 0, atol=1e-8)
 
 
-def test_a_client_without_rows_has_no_weight():
+def test_a_client_without_examples_has_no_weight():
     data = toy.quadratic_clients()
     more = ClientData(data.examples, jnp.r_[data.offset, 0], jnp.r_[data.size, 0])
     toy.assert_close(found_at(more), found_at(data), 1e-6)

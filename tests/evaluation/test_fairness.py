@@ -84,7 +84,7 @@ def test_figures_keep_to_their_ranges(a):
 
 @quickly
 @given(ACCURACIES, st.data())
-def test_clients_without_rows_are_left_out(a, data):
+def test_clients_without_examples_are_left_out(a, data):
     places = data.draw(st.lists(st.integers(0, len(a)), min_size=1, max_size=4))
     with_gaps = np.insert(a, places, np.nan)
     alone = np.linspace(0, 1, len(a))
@@ -115,7 +115,7 @@ def test_gains_and_who_is_hurt_by_hand():
     assert np.isnan([without["gain_local"], without["worse_than_server"]]).all()
 
 
-def test_bins_of_shares_of_rows_do_not_depend_on_rounding():
+def test_bins_of_shares_of_examples_do_not_depend_on_rounding():
     a = np.arange(21, dtype=np.float32) / 20
     expected = np.ones(20, int)
     expected[-1] = 2  # .95 and 1

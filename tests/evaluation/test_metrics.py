@@ -80,7 +80,7 @@ def test_constant_confidence_in_closed_form(right):
 
 @settings(deadline=None, max_examples=50)
 @given(most=st.integers(0, 3000), batch_size=st.integers(1, 100))
-def test_passes_are_whole_batches_and_hold_all_rows(most, batch_size):
+def test_passes_are_whole_batches_and_hold_all_examples(most, batch_size):
     at_once = passes.even_passes(most, batch_size)
     assert at_once % batch_size == 0
     assert at_once <= 2 * passes.rows_per_pass(batch_size) + batch_size
@@ -90,7 +90,7 @@ def test_passes_are_whole_batches_and_hold_all_rows(most, batch_size):
     assert wasted < (count + 1) * batch_size or not most
 
 
-def test_rows_at_once_change_no_metric():
+def test_examples_at_once_change_no_metric():
     rng = np.random.default_rng(0)
     x = jnp.asarray(rng.normal(size=(37, 3)), jnp.float32)
     pool = Examples(x, jnp.arange(37) % 3)
@@ -100,7 +100,7 @@ def test_rows_at_once_change_no_metric():
         np.testing.assert_allclose(one[name], other[name], rtol=1e-5)
 
 
-def test_metrics_of_a_client_without_rows_are_nan():
+def test_metrics_of_a_client_without_examples_are_nan():
     data, _ = toy.deal(np.ones((3, 3)), np.zeros(3), [3, 0])
     found = metrics.score(lambda batch: batch.x, toy.one(data, 1), 4)
     assert all(np.isnan(value) for value in found.values())
@@ -113,7 +113,7 @@ def test_ties_count_against_the_true_class_in_top5():
     assert found["loss"] == pytest.approx(np.log(CLASSES))
 
 
-def test_half_precision_logits_are_judged_in_full():
+def test_half_precision_logits_are_evaluated_in_full():
     data, _ = toy.deal(np.tile([3.0, 0, 0], (4, 1)), np.zeros(4), [4])
     found = metrics.score(
         lambda batch: batch.x.astype(jnp.bfloat16), toy.one(data, 0), 4

@@ -88,12 +88,12 @@ def test_one_program_or_two_give_the_same(mixture, model, width):
     toy.assert_close(one, two, 1e-6)
 
 
-def test_the_server_view_judges_the_one_model_of_all(mixture):
+def test_the_server_view_evaluates_the_one_model_of_all(mixture):
     found = evaluated(*mixture, "server")
     assert_metrics(found, for_all(mixture[1].server))
 
 
-def test_the_personal_view_judges_each_clients_own(mixture):
+def test_the_personal_view_evaluates_each_clients_own(mixture):
     setting, state = mixture
     models = tree.lerp(for_all(state.server), state.clients.v, 0.5)
     found = evaluated(setting, state, "personal")
@@ -101,7 +101,7 @@ def test_the_personal_view_judges_each_clients_own(mixture):
     toy.assert_close(found, evaluated(setting, state, "personal", width=3))
 
 
-def test_a_client_without_test_rows_has_no_metrics(mixture):
+def test_a_client_without_test_examples_has_no_metrics(mixture):
     fewer = TEST._replace(size=TEST.size.at[3].set(0))
     found = evaluated(*mixture, "server", test=fewer)
     others = np.delete(np.arange(CLIENTS), 3)
@@ -188,7 +188,7 @@ def test_the_trained_view_trains_every_client_and_leaves_no_trace():
     assert_metrics(found, models)
 
 
-def test_finetuning_is_judged_in_the_personal_view_alone():
+def test_finetuning_is_evaluated_in_the_personal_view_alone():
     setting, state = made(fedavg, finetune=20)
     plain, _ = made(fedavg)
     server = evaluated(setting, state, "server")

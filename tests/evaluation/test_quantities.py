@@ -86,7 +86,7 @@ def test_a_sweep_keeps_what_a_run_does(tmp_path):
 
 
 @pytest.mark.slow
-def test_states_in_a_store_are_told_of_as_well(tmp_path):
+def test_states_in_a_store_are_reported_as_well(tmp_path):
     taus = []
     for store in ("device", "disk"):
         out = tmp_path / store

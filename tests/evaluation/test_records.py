@@ -27,7 +27,7 @@ def test_records_name_model_clients_and_time():
     assert (of_server[0]["model"], of_server[0]["finetune"]) == ("server", 0)
 
 
-def test_lambda_is_chosen_on_validation_rows_and_by_the_oracle_apart():
+def test_lambda_is_chosen_on_validation_examples_or_by_the_oracle():
     test = {"mixture/test/accuracy": np.tile(np.arange(11) / 10, (2, 1))}
     paths = test | {"mixture/validation/accuracy": np.eye(11)[[2, 4]]}
     paths |= {"mixture/test/ensemble/accuracy": np.array([0.6, 0.8])}

@@ -48,7 +48,7 @@ def task():
 
 
 @pytest.mark.parametrize("width", [1, None])
-def test_each_client_detects_rows_of_classes_that_it_does_not_hold(width):
+def test_each_client_detects_examples_of_classes_that_it_does_not_hold(width):
     score = programs.task_scores(Same(task()), "personal", 4, None, width)
     found = score(jnp.ones(4), ROWS, OOD)
     np.testing.assert_allclose(found["auroc"], expected(), rtol=1e-6)
@@ -59,7 +59,7 @@ def test_each_client_detects_rows_of_classes_that_it_does_not_hold(width):
         np.testing.assert_array_equal(found[name], values)
 
 
-def test_clients_that_share_rows_differ_in_what_they_hold():
+def test_clients_that_share_examples_differ_in_what_they_hold():
     whose = np.array([1, 0, 1, 1])
     spans = ROWS._replace(offset=jnp.array([10, 25]), size=jnp.array([15, 15]))
     held = uncertainty.by_span(OOD, whose, 2)
@@ -84,7 +84,7 @@ def test_along_a_path_every_model_and_the_ensemble_detect():
     assert found["ensemble/auroc"][1] == pytest.approx(wanted, rel=1e-6)
 
 
-def test_rows_are_taken_evenly_and_classes_are_those_of_training_rows():
+def test_examples_are_taken_evenly_and_classes_are_those_of_training_examples():
     train = ClientData(POOL, np.array([0, 6, 9]), np.array([6, 3, 20]))
     test = ClientData(POOL, np.array([40, 30, 40]), np.array([20, 5, 20]))
     found = uncertainty.select_ood(train, test, K, 6)

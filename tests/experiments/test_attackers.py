@@ -61,7 +61,7 @@ def test_benign_clients_are_those_that_are_not_recorded_as_malicious(attackers):
     assert row.tenth == pytest.approx([52])
 
 
-def test_without_an_attack_the_same_clients_are_judged(attackers):
+def test_without_an_attack_the_same_clients_are_evaluated(attackers):
     run = run_of(np.zeros((1, 20)), seed=3)
     attacked = attackers.settings_of("fedavg", "sign flip", "mean", attackers.SMALL)
     through = channels.make_channel(attacked, 20)

@@ -18,7 +18,7 @@ def result(accuracy, size, seed=0):
     return Result({"seed": seed}, rounds, np.zeros(1), {ACCURACY: accuracy}, {}, sizes)
 
 
-def test_pooled_weighs_by_rows_and_the_best_round_is_of_the_pooled(study):
+def test_pooled_weighs_by_examples_and_the_best_round_is_of_the_pooled(study):
     best_round = study("shared.best_round")
     first = result([[1.0, 0.0, np.nan], [0.0, 0.5, np.nan]], [10, 30, 0])
     assert best_round.pooled(first).tolist() == [25.0, 37.5]

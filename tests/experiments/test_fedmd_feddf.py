@@ -29,31 +29,31 @@ def loaded(monkeypatch):
     monkeypatch.setattr(data, "load", load)
 
 
-def rows_of(federation, part, client):
+def examples_of(federation, part, client):
     """The rows of this client, each as one number."""
     offset, size = part.offset[client], part.size[client]
     pixels = part.examples.x[offset : offset + size, 0, 0]
     return (100 * pixels[:, 1].astype(int) + pixels[:, 2]).tolist()
 
 
-def rows_of_all(federation):
+def examples_of_all(federation):
     """The rows that the clients train on."""
     part = federation.train
     every = range(len(part.size))
-    return list(chain.from_iterable(rows_of(federation, part, k) for k in every))
+    return list(chain.from_iterable(examples_of(federation, part, k) for k in every))
 
 
 @pytest.mark.parametrize("name", ["iid", "non-iid"])
-def test_parties_of_fedmd_share_no_row_and_are_judged_alike(study, loaded, name):
+def test_parties_of_fedmd_share_no_row_and_are_evaluated_alike(study, loaded, name):
     fedmd = study("fedmd_cifar")
     problem = fedmd.PROBLEMS[name]
     made = fedmd.federation(problem, 3, pooled=False, seed=0)
-    everybody = rows_of_all(made)
+    everybody = examples_of_all(made)
     assert len(set(everybody)) == len(everybody) == 10 * 6 * problem.rows
     assert made.num_classes == 16
     labels = made.train.examples.y[made.train.offset[0] :][: made.train.size[0]]
     assert np.unique(labels).tolist() == [10, 11, 12, 13, 14, 15]
-    tests = [rows_of(made, made.test, k) for k in range(10)]
+    tests = [examples_of(made, made.test, k) for k in range(10)]
     assert all(test == tests[0] for test in tests)
     subclasses = {row % 100 for row in everybody[: 6 * problem.rows]}
     assert len(subclasses) == 6
@@ -64,18 +64,18 @@ def test_parties_of_fedmd_share_no_row_and_are_judged_alike(study, loaded, name)
     assert made.public.examples.y.max() == 9
 
 
-def test_pooled_parties_have_the_rows_of_all(study, loaded):
+def test_pooled_parties_have_the_examples_of_all(study, loaded):
     fedmd = study("fedmd_cifar")
     problem = fedmd.PROBLEMS["iid"]
     alone = fedmd.federation(problem, 3, pooled=False, seed=3)
     pooled = fedmd.federation(problem, 3, pooled=True, seed=3)
-    everybody = rows_of_all(alone)
+    everybody = examples_of_all(alone)
     for party in (0, 9):
-        assert sorted(rows_of(pooled, pooled.train, party)) == sorted(everybody)
+        assert sorted(examples_of(pooled, pooled.train, party)) == sorted(everybody)
 
 
 @pytest.mark.parametrize("rows", ["CIFAR-100", "CIFAR-10", "noise"])
-def test_server_of_feddf_has_as_many_rows_of_any_kind_without_labels(
+def test_server_of_feddf_has_as_many_examples_of_any_kind_without_labels(
     study, loaded, rows
 ):
     feddf = study("feddf_unlabelled")
@@ -88,8 +88,8 @@ def test_server_of_feddf_has_as_many_rows_of_any_kind_without_labels(
     assert first.max() < kinds[rows]
     assert len(np.unique(first)) > 0.9 * kinds[rows]
     # No client has a row of the server's.
-    clients = rows_of_all(made)
-    of_server = rows_of(made, made.public._replace(offset=[0], size=[960]), 0)
+    clients = examples_of_all(made)
+    of_server = examples_of(made, made.public._replace(offset=[0], size=[960]), 0)
     if rows == "CIFAR-10":
         assert not set(clients) & set(of_server)
 

@@ -142,7 +142,7 @@ def test_femnist_is_read_where_the_script_is_called(
     assert (job.lr, job.rounds) == (0.003, 200)
 
 
-def test_shakespeare_is_some_roles_and_the_ends_of_their_rows(
+def test_shakespeare_is_some_roles_and_the_ends_of_their_examples(
     cases, curves, problems, monkeypatch
 ):
     rng = np.random.default_rng(0)

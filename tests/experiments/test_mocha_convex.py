@@ -57,7 +57,7 @@ def test_clients_are_persons_and_fields(study, raw):
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_test_rows_stay_where_no_row_is_for_validation(study, raw):
+def test_test_examples_stay_where_no_row_is_for_validation(study, raw):
     """What is chosen is chosen without them."""
     study = study("mocha_convex")
     arrays = study.landmine(raw)

@@ -28,7 +28,7 @@ def loaded(monkeypatch):
     monkeypatch.setattr(data, "load", load)
 
 
-def rows_of(part, client):
+def examples_of(part, client):
     """The row numbers of this client."""
     offset, size = part.offset[client], part.size[client]
     pixels = part.examples.x[offset : offset + size, 0, :, 0].astype(int)
@@ -42,7 +42,7 @@ def labels_of(part, client):
 def test_neighbours_share_the_classes_and_no_row(study, loaded):
     vem = study("vem")
     made = vem.skewed(vem.FASHION, 51, small=True, seed=0)
-    rows = [rows_of(made.train, k) for k in range(51)]
+    rows = [examples_of(made.train, k) for k in range(51)]
     whole = np.concatenate(rows)
     assert len(set(whole)) == len(whole) == 7500
     classes = [set(labels_of(made.train, k)) for k in range(51)]
@@ -57,7 +57,7 @@ def test_neighbours_share_the_classes_and_no_row(study, loaded):
     assert sizes[0] >= 10
     assert sizes[-5:].mean() > 4 * sizes[:5].mean()
     other = vem.skewed(vem.FASHION, 51, small=True, seed=1)
-    assert set(rows_of(other.train, 0)) != set(rows[0])
+    assert set(examples_of(other.train, 0)) != set(rows[0])
 
 
 def test_of_a_superclass_a_client_has_one_subclass_and_is_tested_on_it(study, loaded):
@@ -65,7 +65,7 @@ def test_of_a_superclass_a_client_has_one_subclass_and_is_tested_on_it(study, lo
     made = vem.drifted(vem.CIFAR100, 12, small=True, seed=0)
     whole = []
     for k in range(12):
-        learnt, tested = rows_of(made.train, k), rows_of(made.test, k)
+        learnt, tested = examples_of(made.train, k), examples_of(made.test, k)
         assert set(labels_of(made.train, k)) == set(range(20))
         np.testing.assert_array_equal(labels_of(made.train, k), learnt % 100 // 5)
         assert len(set(learnt % 100)) == 20
@@ -89,17 +89,19 @@ def test_clients_differ_in_one_thing(study, loaded):
     made, measure = kinds["noise"]
     wrong = []
     for k in range(50):
-        true = rows_of(made.train, k) % 10
+        true = examples_of(made.train, k) % 10
         wrong.append(np.mean(labels_of(made.train, k) != true))
     np.testing.assert_allclose(wrong, 0.9 * measure(made), atol=0.12)
-    np.testing.assert_array_equal(labels_of(made.test, 9), rows_of(made.test, 9) % 10)
+    np.testing.assert_array_equal(
+        labels_of(made.test, 9), examples_of(made.test, 9) % 10
+    )
     made, measure = kinds["skew"]
     np.testing.assert_array_equal(measure(made), np.arange(50) % 10 + 1)
     # Half of the rows to deal leave room: no class is used up.
     assert len(set(labels_of(made.test, 3))) == 4
 
 
-def test_the_form_by_rows_weighs_heads_as_bodies(study):
+def test_the_form_by_examples_weighs_heads_as_bodies(study):
     study("vem")
     by_rows = algorithms.method("pfedvem_by_rows")
     local = toy.full_batch()

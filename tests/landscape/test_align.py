@@ -115,7 +115,7 @@ def test_parts_are_kept_together():
     assert align._best_order(score, 2).tolist()[:2] == [2, 3]
 
 
-def test_parameters_that_the_units_are_not_of_are_told():
+def test_parameters_that_the_units_are_not_of_are_refused():
     network, _, a = _built(*MLP)
     units = hidden_units(network, a)
     stacked = jax.tree.map(lambda leaf: np.stack([leaf] * 12), a)
@@ -130,7 +130,7 @@ def test_parameters_that_the_units_are_not_of_are_told():
             hidden_units(network, params)
 
 
-def test_a_layer_that_is_not_known_is_told():
+def test_a_layer_that_is_not_known_is_refused():
     network = Network(nn.Sequential([nn.LayerNorm()]), nn.Dense(3))
     params = network.init(jax.random.key(0), np.zeros((1, 5)))["params"]
     with pytest.raises(ValueError, match="LayerNorm at body/layers_0 is no layer"):

@@ -96,7 +96,7 @@ def test_eigenpairs_of_every_client_are_those_of_its_hessian():
         check_eigen(found.values[k], flat(found.vectors, k), k)
 
 
-def test_eigenpairs_of_pooled_rows():
+def test_eigenpairs_of_pooled_examples():
     found = landscape.eigen(toy.classifier(), model(0), pooled(DATA), KEY, top=3, **ALL)
     check_eigen(found.values, flat(found.vectors), None)
     assert jax.tree.structure(found.vectors) == jax.tree.structure(model(0))
@@ -187,7 +187,7 @@ def test_stacked_clients_are_as_one_by_one_whatever_the_batch():
         np.testing.assert_allclose(alone.values, together.values[k], atol=2e-6)
 
 
-def test_a_client_without_rows_is_not_a_number():
+def test_a_client_without_examples_is_not_a_number():
     data = DATA._replace(size=DATA.size.at[4].set(0))
     found = landscape.density(
         toy.classifier(), model(0), data, KEY, probes=2, steps=4, sigma=0.1
@@ -243,7 +243,7 @@ def test_what_the_others_cannot_do_is_refused():
         landscape.density(task, model(0), own, KEY, sigma=0, steps=3)
 
 
-def test_many_models_may_share_the_rows_of_one_client():
+def test_many_models_may_share_the_examples_of_one_client():
     task, own = toy.classifier(), toy.one(DATA, 1)
     all_, one = (
         landscape.eigen(task, params, own, KEY, steps=D, top=1).values
@@ -253,7 +253,7 @@ def test_many_models_may_share_the_rows_of_one_client():
     assert all_.shape == (8, 1)
 
 
-def test_the_objective_is_the_loss_of_all_rows():
+def test_the_objective_is_the_loss_of_all_examples():
     data = toy.one(DATA, 6)
     own = objective.make_objective(toy.classifier().predict, model(6), data, 5)
     true = value_and_grad(vector(6), *padded(6))

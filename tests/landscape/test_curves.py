@@ -178,7 +178,7 @@ def test_points_of_another_model_are_refused():
         landscape.curve(task, task.init(_key()), data)
 
 
-def test_one_model_and_the_rows_of_many_clients_are_refused():
+def test_one_model_and_the_examples_of_many_clients_are_refused():
     task, (data, _), local = toy.classifier(), toy.ragged(), toy.full_batch()
     model = task.init(_key())
     with pytest.raises(ValueError, match="some of a, b and data are of many clients"):

@@ -24,7 +24,7 @@ def one(models, k):
     return jax.tree.map(lambda leaf: leaf[k], models)
 
 
-def rows(data):
+def examples(data):
     """x, y of one client."""
     mine = slice(int(data.offset), int(data.offset) + int(data.size))
     return data.examples.x[mine], np.asarray(data.examples.y)[mine]
@@ -35,7 +35,7 @@ def probabilities(task, params, x):
     return np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
 
 
-def judged(p, y):
+def score(p, y):
     """Accuracy and loss of probabilities."""
     return (p.argmax(1) == y).mean(), -np.log(p[np.arange(len(y)), y]).mean()
 
@@ -62,15 +62,15 @@ def found(clients):
     return landscape.line(*clients, t=T)
 
 
-def test_each_point_is_its_model_on_the_clients_own_rows(clients, found):
+def test_each_point_is_its_model_on_the_clients_own_examples(clients, found):
     task, a, b, data = clients
     assert found.metrics["loss"].shape == (CLIENTS, len(T))
     for k in SOME:
-        x, y = rows(toy.one(data, k))
+        x, y = examples(toy.one(data, k))
         for i, t in enumerate(T):
             ends = one(a, k), one(b, k)
             at = jax.tree.map(lambda p, q, t=t: (1 - t) * p + t * q, *ends)
-            accuracy, loss = judged(probabilities(task, at, x), y)
+            accuracy, loss = score(probabilities(task, at, x), y)
             assert found.metrics["accuracy"][k, i] == pytest.approx(accuracy)
             assert found.metrics["loss"][k, i] == pytest.approx(loss, rel=1e-4)
     assert np.ptp(found.metrics["loss"], axis=1).min() > 0
@@ -140,17 +140,17 @@ def test_a_convex_loss_has_no_barrier_and_a_bent_one_has(clients, found):
     assert landscape.barrier(found, "accuracy").max() > 0.01
 
 
-def test_two_ends_are_compared_on_their_rows(clients):
+def test_two_ends_are_compared_on_their_examples(clients):
     task, a, b, data = clients
     beside = landscape.between(task, a, b, data)
     for k in SOME:
-        ends, (x, y) = (one(a, k), one(b, k)), rows(toy.one(data, k))
+        ends, (x, y) = (one(a, k), one(b, k)), examples(toy.one(data, k))
         p, q = (probabilities(task, end, x) for end in ends)
         assert beside.total_variation[k] == pytest.approx(
             (np.abs(p - q).sum(1) / 2).mean(), rel=1e-4
         )
         both = p * q / (p * q).sum(1, keepdims=True)  # logits add
-        accuracy, loss = judged(both, y)
+        accuracy, loss = score(both, y)
         assert beside.ensemble["accuracy"][k] == pytest.approx(accuracy)
         assert beside.ensemble["loss"][k] == pytest.approx(loss, rel=1e-4)
         flat = [np.concatenate([np.ravel(w) for w in jax.tree.leaves(e)]) for e in ends]
@@ -159,7 +159,7 @@ def test_two_ends_are_compared_on_their_rows(clients):
         assert beside.cosine[k] == pytest.approx(np.dot(*flat) / np.prod(norms))
 
 
-def test_a_client_without_rows_is_nan(clients):
+def test_a_client_without_examples_is_nan(clients):
     task, a, b, data = clients
     data = data._replace(size=np.asarray(data.size) * (np.arange(CLIENTS) != 2))
     empty = np.arange(CLIENTS) == 2

@@ -30,7 +30,7 @@ def two(data, i, j):
     return landscape.pooled(ClientData(data.examples, data.offset[ids], data.size[ids]))
 
 
-def test_lines_on_pooled_rows(clients):
+def test_lines_on_pooled_examples(clients):
     task, models, data = clients
     everybody = landscape.pooled(data)
     found = landscape.pairs(task, models, everybody, points=POINTS)
@@ -50,7 +50,7 @@ def test_lines_on_pooled_rows(clients):
     assert walls.max() > 0.01
 
 
-def test_lines_on_the_two_clients_own_rows(clients):
+def test_lines_on_the_two_clients_own_examples(clients):
     task, models, data = clients
     found = landscape.pairs(task, models, data)
     assert found.line.t.tolist() == [0, 0.5, 1]  # the default is the midpoint

@@ -51,7 +51,7 @@ def test_directions_have_the_norms_of_the_filters():
     assert not np.allclose(drawn["head"]["kernel"], other["head"]["kernel"])
 
 
-def test_pooled_rows_are_those_of_all_clients_in_order():
+def test_pooled_examples_are_those_of_all_clients_in_order():
     _, test = toy.ragged()
     found = pooled(test)
     assert found.size == test.size.sum()
@@ -61,7 +61,7 @@ def test_pooled_rows_are_those_of_all_clients_in_order():
         np.testing.assert_array_equal(rows, own)
 
 
-def test_rows_that_all_clients_share_are_pooled_once():
+def test_examples_that_all_clients_share_are_pooled_once():
     data = toy.ragged()[1]
     same = data._replace(offset=np.full(5, 7), size=np.full(5, 4))
     found = pooled(same)

@@ -78,7 +78,7 @@ def test_sharpness_of_a_quadratic_in_closed_form():
     assert rise_by(jnp.zeros(3), jnp.ones(3), 0.3, 1) == 0  # no way is up
 
 
-def test_masked_rows_do_not_matter():
+def test_masked_examples_do_not_matter():
     """Rows of others and of the padding may hold anything finite."""
     data = toy.one(DATA, 2)
     rows = np.arange(len(DATA.examples.x))

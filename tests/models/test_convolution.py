@@ -281,7 +281,7 @@ def test_a_wider_type_is_that_of_the_result():
         ((1, 4, 4, 2), (3, 3, 2, 2), {"lhs_dilation": (1, 2)}, "conv='lax'"),
     ],
 )  # fmt: skip
-def test_what_it_cannot_do_is_told(x, kernel, options, said):
+def test_what_it_cannot_do_is_refused(x, kernel, options, said):
     with pytest.raises(ValueError, match=said):
         convolution.convolve(draw(*x), draw(*kernel), (1, 1), "SAME", **options)
 

@@ -34,7 +34,7 @@ def test_its_derivatives_are_as_exact_as_the_task_says():
     assert text.count("dot_general") == text.count("HIGHEST,") == 2
 
 
-def test_no_rows_give_no_outputs():
+def test_no_examples_give_no_outputs():
     outputs, kernel = made(Dense(4), jnp.ones((5, 7)))
     assert outputs(kernel, jnp.ones((0, 7))).shape == (0, 4)
 
@@ -46,7 +46,7 @@ def test_outputs_and_derivatives_are_those_of_flax(shape):
     flaxs, same = made(nn.Dense(4), x)
     np.testing.assert_array_equal(kernel, same)
 
-    def judged(outputs):
+    def differentiate(outputs):
         def loss(kernel, x):
             return jnp.sum(jnp.sin(outputs(kernel, x)))
 
@@ -58,7 +58,9 @@ def test_outputs_and_derivatives_are_those_of_flax(shape):
         values = outputs(kernel, x), both(kernel, x), second(kernel, x)
         return values, forward, clients, shared
 
-    for a, b in zip(*map(jax.tree.leaves, (judged(ours), judged(flaxs))), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (differentiate(ours), differentiate(flaxs))), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
 
 

@@ -124,6 +124,6 @@ def test_a_model_drops_in_the_loss_alone():
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0])
-def test_an_impossible_rate_is_told(rate):
+def test_an_impossible_rate_is_refused(rate):
     with pytest.raises(ValueError, match="expected 0 <= rate < 1"):
         keep(KEY, (3,), rate)

@@ -48,7 +48,7 @@ def shape_of(name):
     return (32, 32, 3) if wide else (8, 8, 3)
 
 
-def rows(name, count=4):
+def examples(name, count=4):
     rng = np.random.default_rng(0)
     if name == "char_lstm":
         x = rng.integers(0, 80, (count, *shape_of(name)), np.uint8)
@@ -61,7 +61,7 @@ def products_of(task, name):
     """The products of a training step, forward and backward, on every platform."""
     params = jax.eval_shape(task.init, KEY)
     step = jax.value_and_grad(task.loss)
-    traced = jax.make_jaxpr(step)(params, rows(name), KEY)
+    traced = jax.make_jaxpr(step)(params, examples(name), KEY)
     assert {v.aval.dtype for v in traced.jaxpr.outvars} == {jnp.dtype("float32")}
     found = [e for e in equations(traced.jaxpr) if e.primitive.name in PRODUCTS]
     # A product has two gradients, but where nothing before it is stepped.
@@ -95,7 +95,7 @@ def test_programs_for_cuda_say_it(precision, says):
     params = jax.eval_shape(task.init, KEY)
     step = jax.jit(jax.grad(task.loss))
     exported = export.export(step, platforms=["cuda"])
-    text = exported(params, rows("twocnn"), KEY).mlir_module()
+    text = exported(params, examples("twocnn"), KEY).mlir_module()
     lines = [line for line in text.splitlines() if "stablehlo.dot_general" in line]
     lines += [line for line in text.splitlines() if "stablehlo.convolution" in line]
     assert len(lines) >= 8
@@ -117,7 +117,7 @@ def step_of(name, precision):
     """(loss, gradient) of a small model at its first parameters."""
     task = build(name, precision, **SMALL[name])
     params = jax.jit(task.init)(KEY)
-    return jax.jit(jax.value_and_grad(task.loss))(params, rows(name), KEY)
+    return jax.jit(jax.value_and_grad(task.loss))(params, examples(name), KEY)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -193,7 +193,7 @@ def test_the_head_takes_the_features_that_a_task_gives(library):
     np.testing.assert_array_equal(task.head(params, features), logits)
 
 
-def test_tokens_are_told_apart_in_bfloat16():
+def test_tokens_are_distinguished_in_bfloat16():
     module = models.model("char_lstm", 5, vocab=TOKENS, hidden=4, layers=1)
     task = models.task(module, (1,), precision="bfloat16")
     params = task.init(KEY)

@@ -251,7 +251,7 @@ def test_images_that_a_cnn_cannot_take_are_named(shape, message):
         build("gn_cnn", shape)
 
 
-def test_a_channel_is_normalised_by_the_rows_at_hand():
+def test_a_channel_is_normalised_by_the_examples_at_hand():
     x = np.random.default_rng(0).normal(3, 5, (4, 6, 6, 2)).astype(np.float32)
     norm = layers.BatchNorm()
     y = norm.apply({"params": {"scale": np.ones(2), "bias": np.zeros(2)}}, x)

@@ -130,7 +130,7 @@ def test_the_gradient_of_a_statistic_is_old_minus_new(task):
 
 
 @pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
-def test_rows_that_pad_a_batch_change_nothing(task):
+def test_examples_that_pad_a_batch_change_nothing(task):
     params, rows = drawn(task), batch()
     program = jax.jit(jax.value_and_grad(task.loss))
     toy.assert_close(

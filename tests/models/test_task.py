@@ -40,7 +40,7 @@ def batch():
     return Batch(x, np.arange(6) % 3, np.float32([1, 1, 0, 1, 0, 1]))
 
 
-def test_loss_is_the_mean_cross_entropy_of_the_rows_that_count():
+def test_loss_is_the_mean_cross_entropy_of_the_examples_that_count():
     task, rows = small(), batch()
     params = task.init(KEY)
     logits = np.asarray(task.predict(params, rows), np.float64)
@@ -50,7 +50,7 @@ def test_loss_is_the_mean_cross_entropy_of_the_rows_that_count():
     np.testing.assert_allclose(task.loss(params, rows, KEY), expected, rtol=1e-5)
 
 
-def test_padded_rows_change_neither_loss_nor_gradient():
+def test_padded_examples_change_neither_loss_nor_gradient():
     task, rows = small(), batch()
     params = task.init(KEY)
     other = rows._replace(x=np.where(rows.mask[:, None] > 0, rows.x, 99))
@@ -60,7 +60,7 @@ def test_padded_rows_change_neither_loss_nor_gradient():
         np.testing.assert_array_equal(one, same)
 
 
-def test_a_batch_without_rows_has_no_loss():
+def test_a_batch_without_examples_has_no_loss():
     task, rows = small(), batch()
     empty = rows._replace(mask=jnp.zeros(6))
     assert task.loss(task.init(KEY), empty, KEY) == 0
@@ -168,7 +168,7 @@ def test_wrong_options_are_named(options, message):
         small(**options)
 
 
-def test_rows_of_another_shape_are_named():
+def test_examples_of_another_shape_are_named():
     task = small()
     with pytest.raises(ValueError, match=r"shape \(2, 2, 2\), expected examples of"):
         task.predict(task.init(KEY), Batch.full(jnp.zeros((2, 2, 2))))

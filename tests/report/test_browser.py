@@ -86,10 +86,10 @@ def test_noise_and_requests_would_be_seen(tab, tmp_path):
 
 def test_the_policy_lets_nothing_else_run(pages, tab, tmp_path):
     """Should a text ever escape its quoting, the browser refuses to run it."""
-    told = (pages / "run/report.html").read_text(encoding="utf-8")
-    foreign = "<script>document.title = 'taken'</script></main>"
-    (tmp_path / "foreign.html").write_text(told.replace("</main>", foreign))
-    tab.open(tmp_path / "foreign.html")
+    html = (pages / "run/report.html").read_text(encoding="utf-8")
+    script = "<script>document.title = 'taken'</script></main>"
+    (tmp_path / "script.html").write_text(html.replace("</main>", script))
+    tab.open(tmp_path / "script.html")
     assert tab.run("document.title") == "SuPerFed-MM"
     assert "Content Security Policy" in str(tab.of("Log.entryAdded"))
 

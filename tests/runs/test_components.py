@@ -45,7 +45,9 @@ from pfljax.runs.folder import write_json
         ({"optimizer": "sgd:b1=2"}, "sgd takes its options from momentum and"),
     ],
 )
-def test_a_wrong_name_is_told_before_the_folder_is_looked_at(tmp_path, wrong, message):
+def test_a_wrong_name_is_refused_before_the_folder_is_looked_at(
+    tmp_path, wrong, message
+):
     job = Experiment("local", out=str(tmp_path))
     write_json(tmp_path / "config.json", config.to_dict(checks.resolve(job)))
     code, out, errors = tiny.main("run", *tiny.options(job.replace(**wrong)))

@@ -89,7 +89,7 @@ def test_other_data_are_refused(tmp_path, other):
 
 
 @pytest.mark.parametrize("other", [{"given": False}, {"x_crc32": 2}])
-def test_other_rows_given_in_python_are_refused(tmp_path, other):
+def test_other_examples_given_in_python_are_refused(tmp_path, other):
     given = MANIFEST | {"given": True, "x_crc32": 1}
     begun(tmp_path, manifest=given)
     with pytest.raises(FolderError, match="was started on other data"):

@@ -137,7 +137,7 @@ def test_files_of_ones_own_are_the_same_or_refused(write, tmp_path, described):
         simulate.run(job, quiet=True)
 
 
-def test_a_sweep_knows_rows_of_ones_own_by_their_content(tmp_path):
+def test_a_sweep_knows_examples_of_ones_own_by_their_content(tmp_path):
     def digest(federation=None, **settings):
         job = SETTINGS.replace(**settings)
         return points.make(job, {"lr": [0.1]}, federation)[0].digest

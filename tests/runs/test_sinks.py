@@ -210,7 +210,9 @@ def test_a_row_has_the_numbers_of_a_line():
     }  # fmt: skip
 
 
-def test_a_missing_package_is_told_before_anything_is_compiled(tmp_path, monkeypatch):
+def test_a_missing_package_is_refused_before_anything_is_compiled(
+    tmp_path, monkeypatch
+):
     monkeypatch.setitem(sinks.PACKAGES, "wandb", "no_such_package")
     folder = tmp_path / "run"
     code, _, errors = tiny.main("run", "--log", "csv,wandb", "--out", str(folder))

@@ -39,7 +39,7 @@ def test_every_command_tells_of_it(command):
     assert "JAX_PLATFORMS is 'nonsense', but JAX finds no" in done.stderr
 
 
-def test_more_devices_than_there_are_is_told_before_data_are_made(
+def test_more_devices_than_there_are_is_refused_before_data_are_made(
     monkeypatch, tmp_path
 ):
     def data_are_made(*_):

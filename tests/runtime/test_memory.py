@@ -39,7 +39,7 @@ def test_of_devices_the_fullest_counts(monkeypatch, stats, expected):
     assert memory.highest() == {"peak_bytes": expected, "peak_of": "device"}
 
 
-def test_nothing_is_told_where_nobody_counts(monkeypatch):
+def test_nothing_is_reported_without_a_counter(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [Device({"bytes_in_use": 1})])
     monkeypatch.setattr(memory, "peak_bytes", lambda: None)
     assert memory.highest() == {}

@@ -57,8 +57,8 @@ def killed(cache, tmp_path_factory):
     pair[1].kill()
     time.sleep(1)
     pair[0].kill()  # as a scheduler does once a process is gone
-    told = [process.communicate() for process in pair]
-    assert _logged(path) >= KILLED, told
+    outputs = [process.communicate() for process in pair]
+    assert _logged(path) >= KILLED, outputs
     assert not (path / "summary.json").exists()
     assert folder.read_config(path).devices is None  # no matter of the experiment
     return path
@@ -90,12 +90,12 @@ def _pair(cache, path, *options, job=JOB):
 def _finish(started):
     """What each of the processes said on stdout and stderr, once it is done."""
     try:
-        told = [process.communicate(timeout=LIMIT) for process in started]
+        outputs = [process.communicate(timeout=LIMIT) for process in started]
     finally:
         for process in started:
             process.kill()
-    assert not any(process.returncode for process in started), told
-    return told
+    assert not any(process.returncode for process in started), outputs
+    return outputs
 
 
 def _logged(path):
@@ -156,9 +156,9 @@ def test_processes_of_two_commands_are_refused(cache, tmp_path):
         _start(cache, path, *join, str(i), *more, devices=1)
         for i, more in enumerate(jobs)
     ]
-    told = [process.communicate(timeout=LIMIT)[1] for process in pair]
+    outputs = [process.communicate(timeout=LIMIT)[1] for process in pair]
     assert [process.returncode for process in pair] == [2, 2]
-    for errors in told:
+    for errors in outputs:
         assert "the processes of this run have different settings" in errors
     assert not (path / "config.json").exists()
 

@@ -115,7 +115,7 @@ def test_those_that_are_there_are_drawn_uniformly(tmp_path):
     np.testing.assert_allclose(counts / 6000, row[0] / 4, atol=0.02)
 
 
-def test_bad_traces_are_told_in_a_line(tmp_path):
+def test_bad_traces_are_refused_in_a_line(tmp_path):
     def refused(expected, file, **options):
         with pytest.raises(ValueError, match=expected) as told:
             made("availability", file=file, **{"pattern": "trace"} | options)

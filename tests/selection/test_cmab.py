@@ -63,7 +63,7 @@ def test_the_composition_is_that_of_the_last_layers_gradients():
         np.testing.assert_allclose(found, wanted, rtol=1e-3)
 
 
-def test_a_network_is_judged_by_its_last_layer():
+def test_a_network_is_evaluated_with_its_last_layer():
     task = toy.classifier()
     batch = take_examples(public(), jnp.arange(6), jnp.ones(6))
     params = task.init(jax.random.key(3))

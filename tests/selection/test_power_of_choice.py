@@ -16,7 +16,7 @@ from pfljax.selection.draws import draw_weighted
 from selecting import CLIENTS, SIZES, assert_proportional, draws, made, play
 
 
-def test_all_candidates_are_a_draw_by_rows():
+def test_all_candidates_are_a_draw_by_examples():
     select = made("power_of_choice", 1, candidates=1)
     found = draws(select, select.init(), 4000)
     assert_proportional(found, SIZES / SIZES.sum())
@@ -31,7 +31,7 @@ def test_the_greediest_takes_the_largest_losses():
     assert (draws(select, losses, 20)[:, 0] == 1).all()
 
 
-def test_nobody_without_rows_is_a_candidate_before_others():
+def test_nobody_without_examples_is_a_candidate_before_others():
     sizes = np.where(np.arange(CLIENTS) < 4, 0, SIZES)
     select = made("power_of_choice", 2, candidates=4, sizes=sizes)
     assert (draws(select, select.init(), 200) >= 4).all()
@@ -121,7 +121,7 @@ def test_no_client_evaluates_the_first_model():
     np.testing.assert_array_equal(cohorts[1], cohorts[0])
 
 
-def test_a_minibatch_of_all_rows_is_all_rows():
+def test_a_minibatch_of_all_examples_is_all_examples():
     large = int(SIZES.max())
     pairs = zip(trained("minibatch", 6, large), trained("all"), strict=True)
     for of_minibatch, of_rows in pairs:
@@ -130,7 +130,7 @@ def test_a_minibatch_of_all_rows_is_all_rows():
 
 
 @pytest.mark.slow
-def test_as_many_candidates_as_places_are_a_draw_by_rows():
+def test_as_many_candidates_as_places_are_a_draw_by_examples():
     for one, other in zip(trained("all", 3), trained("last", 3), strict=True):
         assert set(np.asarray(one.cohort)) == set(np.asarray(other.cohort))
 

@@ -48,7 +48,7 @@ def test_a_cohort_of_a_million_clients():
     assert ids.max() > 500_000
 
 
-def test_by_size_draws_in_proportion_to_rows():
+def test_by_size_draws_in_proportion_to_examples():
     sizes = np.array([10, 0, 30, 5, 55])
     found = draws(selection.by_size(4, sizes), 2000)
     assert not (found == 1).any()

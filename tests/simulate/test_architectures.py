@@ -71,7 +71,7 @@ def test_states_in_stores_are_those_of_the_devices(tmp_path, whole, store):
 
 
 @pytest.mark.slow
-def test_a_lost_store_of_an_architecture_is_told(tmp_path):
+def test_a_lost_store_of_an_architecture_is_refused(tmp_path):
     finished(tmp_path / "run", state_storage="disk", rounds=2)
     clients = tmp_path / "run" / "clients"
     records = clients / "1" / "records.bin"
@@ -103,7 +103,7 @@ def test_a_run_of_two_devices_goes_on_with_one(tmp_path):
 
 
 @pytest.mark.slow
-def test_each_client_is_judged_by_its_own_model(whole):
+def test_each_client_is_evaluated_with_its_own_model(whole):
     folder, _ = whole
     _, federation, _ = load_state(folder)
     arrays = np.load(folder / "clients.npz")

@@ -124,7 +124,7 @@ def check_refused(tmp_path, settings, message):
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told_in_one_line(tmp_path, name):
+def test_what_is_wrong_is_refused_in_one_line(tmp_path, name):
     check_refused(tmp_path, *WRONG[name])
 
 

@@ -138,7 +138,7 @@ def idle(monkeypatch):
     monkeypatch.setattr(loop, "restore", reached)
 
 
-def tell(error):
+def one_line(error):
     """The message, after checking that it is one line of bearable length."""
     text = str(error.value)
     assert "\n" not in text
@@ -152,7 +152,7 @@ def test_settings(name, tmp_path, idle):
     out = tmp_path / "run"
     with pytest.raises(ValueError, match=message) as error:
         experiment.run(Experiment(**{"out": str(out), **changes}))
-    tell(error)
+    one_line(error)
     assert not (
         out / "config.json"
     ).exists()  # the corrected command may use the folder
@@ -175,7 +175,7 @@ def test_a_data_set_that_is_not_there_gives_the_command(tmp_path, monkeypatch, i
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "none"))
     with pytest.raises(MissingDataset, match=r"run: pfljax prepare cifar100$") as error:
         experiment.run(Experiment(dataset="cifar100", out=str(tmp_path / "run")))
-    tell(error)
+    one_line(error)
 
 
 X, Y = np.ones((4, 2, 2), np.float32), np.arange(4)
@@ -191,7 +191,7 @@ def test_an_npz_without_labels_or_with_bad_pixels(tmp_path, idle):
         experiment.run(job)
 
 
-def test_a_client_without_rows():
+def test_a_client_without_examples():
     arrays = data.from_arrays(X, Y)
     with pytest.raises(ValueError, match="1 of 2 clients have no examples"):
         data.federate(arrays, data.from_indices([[0, 1], []]), num_clients=2, seed=0)
@@ -217,7 +217,7 @@ def test_output_folders(tmp_path, idle):
     for name, message in wrong.items():
         with pytest.raises((FolderError, OSError), match=message) as error:
             experiment.run(Experiment(out=str(tmp_path / name)))
-        tell(error)
+        one_line(error)
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.tex"]
 
 

@@ -115,7 +115,7 @@ def test_what_does_not_fit(tmp_path, name):
     check_refused(tmp_path, *OTHERS[name])
 
 
-def test_fedfomo_needs_no_validation_rows(tmp_path, monkeypatch):
+def test_fedfomo_needs_no_validation_examples(tmp_path, monkeypatch):
     """It holds out training rows of its own."""
 
     def reached(run):

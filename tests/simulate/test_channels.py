@@ -98,7 +98,7 @@ def parts(job):
     return components.make_setting(job, task, shape), task, federation
 
 
-def test_malicious_clients_are_judged_apart(tmp_path):
+def test_malicious_clients_are_evaluated_separately(tmp_path):
     job = JOB.replace(
         channel=["sign_flip:attackers=0.3,scale=3.0"], noise="poison:attackers=0.3",
         rounds=3,
@@ -118,7 +118,7 @@ def test_malicious_clients_are_judged_apart(tmp_path):
     assert means["malicious"] == pytest.approx(accuracy[bad].mean(), rel=1e-5)
 
 
-def test_poison_is_of_training_rows_of_the_malicious_alone():
+def test_poison_is_of_training_examples_of_the_malicious_alone():
     true, _ = build_federation(JOB)
     poisoned, _ = build_federation(JOB.replace(noise="poison:attackers=0.3"))
     bad = np.asarray(malicious.draw(jax.random.key(JOB.seed), 10, 0.3))

@@ -66,7 +66,7 @@ def test_every_method_has_the_same_clients(done):
         assert all(manifest == found[0] for manifest in found)
 
 
-def test_worse_than_local_is_told_but_of_local(done):
+def test_worse_than_local_is_marked_except_for_local(done):
     for name, path in summaries(done[0]).items():
         share = json.loads(path.read_text())["worse_than_local"]
         assert share is None if name.startswith("local") else 0 <= share <= 1
@@ -140,7 +140,7 @@ def test_no_program_is_compiled_twice(tmp_path, monkeypatch):
     compare(jobs, (0, 1), str(tmp_path), finetuned=False, quiet=True)
     first = {name: compiled.pop((name, 0)) for name in methods}
     assert set(map(tuple, compiled.values())) == {()}
-    # The server's model is judged by one program for all methods.
+    # The server's model is evaluated by one program for all methods.
     assert len(first["scaffold"]) < len(first["fedavg"]) <= len(first["local"]) + 1
 
 
@@ -161,9 +161,9 @@ def test_clients_and_a_model_of_ones_own(tmp_path):
     assert simulation._simulation.cache_info().misses == built + 1  # for both seeds
     for seed in (0, 1):
         place = tmp_path / "out" / "fedavg" / f"s{seed}"
-        told = read_partition(place)
-        assert (told["given"], told["dataset"]) == (True, "mine")
-        assert told["sha256"] == mine(seed).manifest["sha256"]
+        manifest = read_partition(place)
+        assert (manifest["given"], manifest["dataset"]) == (True, "mine")
+        assert manifest["sha256"] == mine(seed).manifest["sha256"]
         assert json.loads((place / "config.json").read_text())["model"] == "mine"
     with pytest.raises(RuntimeError, match="was started on other data"):
         compare([job], (0,), str(tmp_path / "out"), **given | {"federation": mine(1)})

@@ -1,4 +1,4 @@
-"""What is exported is the model that was judged."""
+"""An exported model is the one that was evaluated."""
 
 import os
 import shutil
@@ -35,13 +35,13 @@ def accuracy(params, loaded, client):
 
 
 def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):
-    told = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
+    reported = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
     found = []
-    for client in range(len(told)):
+    for client in range(len(reported)):
         file = tmp_path / f"{client}.npz"
         export.export(folder, client, file)
         found.append(accuracy(export.load_params(file), loaded, client))
-    np.testing.assert_allclose(found, told, rtol=1e-6)
+    np.testing.assert_allclose(found, reported, rtol=1e-6)
     assert len(set(found)) > 1
 
 
@@ -51,9 +51,9 @@ def test_the_server_scores_as_reported(folder, loaded):
     assert out.endswith(f"written to {folder}/server.npz\n")
     params = export.load_params(folder / "server.npz")
     (folder / "server.npz").unlink()  # other tests look at this folder, too
-    told = np.load(folder / "clients.npz")["server/test/accuracy"][-1]
-    found = [accuracy(params, loaded, k) for k in range(len(told))]
-    np.testing.assert_allclose(found, told, rtol=1e-6)
+    reported = np.load(folder / "clients.npz")["server/test/accuracy"][-1]
+    found = [accuracy(params, loaded, k) for k in range(len(reported))]
+    np.testing.assert_allclose(found, reported, rtol=1e-6)
 
 
 def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
@@ -132,9 +132,9 @@ def test_nested_names_become_nested_dicts(tmp_path):
 def test_a_run_of_more_devices_is_read_and_goes_on(folder, tmp_path):
     half = tiny.unfinished(folder, tmp_path / "half")
     config = half / "config.json"
-    told = read_json(config)
-    told |= {"devices": 512, "pin_clients": True}
-    write_json(config, told)
+    settings = read_json(config)
+    settings |= {"devices": 512, "pin_clients": True}
+    write_json(config, settings)
     assert export.load_state(half)[2].round == 2
     assert tiny.main("resume", half)[0] == 0
     given = (f / "clients.npz" for f in (half, folder))

@@ -1,4 +1,4 @@
-"""What was exported predicts as its run was judged, whatever the method judges by."""
+"""The predictions of an exported model are those of the evaluated one."""
 
 import numpy as np
 import pytest
@@ -47,8 +47,10 @@ def assert_scores_as_reported(folder, tmp_path, view="personal"):
         export.export(folder, of, path)
         return path
 
-    told = np.load(folder / "clients.npz")[f"{view}/test/accuracy"][-1]
-    np.testing.assert_allclose(accuracies(folder, file, federation), told, rtol=1e-6)
+    reported = np.load(folder / "clients.npz")[f"{view}/test/accuracy"][-1]
+    np.testing.assert_allclose(
+        accuracies(folder, file, federation), reported, rtol=1e-6
+    )
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_a_module_that_cannot_be_made():
     assert re.search("the module's head is 3, of type int; expected a module", text)
 
 
-def test_raw_rows_are_no_batch():
+def test_raw_examples_are_no_batch():
     model = task(models.model("mlp", 3), (4,))
     text = refusal(model.predict, model.init(jax.random.key(0)), X)
     assert re.search("batch is .*, of type ndarray; expected a Batch: Batch.full", text)
@@ -216,7 +216,7 @@ def test_own_data_of_an_export(done):
 
 
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("a/b", "a/b/c")])
-def test_foreign_parameters(names, tmp_path):
+def test_parameters_of_another_file(names, tmp_path):
     file = tmp_path / "a.npz"
     np.savez(file, **dict.fromkeys(names, X))
     text = refusal(load_params, file)

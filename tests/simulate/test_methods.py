@@ -49,7 +49,7 @@ def build(algorithm="mym", model="logistic", shape=SHAPE):
     return components.make_setting(experiment, task, shape).algorithm, task
 
 
-def told(error, *parts):
+def check_message(error, *parts):
     """The message is one line that has these parts."""
     text = str(error.value)
     assert "\n" not in text
@@ -78,7 +78,7 @@ def test_factories(folder, source, expected):
     error = pytest.raises(ValueError, match="mym")
     with error as raised, methods.explain_misfit("mym"):
         build()
-    told(raised, f"{folder}/mym.py", expected)
+    check_message(raised, f"{folder}/mym.py", expected)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_functions(folder, tmp_path, role, parameters, body, expected):
     for use in (lambda: run(small, quiet=True), lambda: sweep(small, {"seed": [0]})):
         with pytest.raises(ValueError, match="mym") as error:
             use()
-        told(error, f"{folder}/mym.py", expected)
+        check_message(error, f"{folder}/mym.py", expected)
 
 
 def test_a_relative_folder_names_the_line_as_well(folder, monkeypatch):
@@ -149,7 +149,7 @@ def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
     message = f"{algorithm} sends one part .* no parameters in its body; choose .* mlp"
     with pytest.raises(ValueError, match=message) as error:
         run(job.replace(model="logistic"), quiet=True)
-    told(error)
+    check_message(error)
     assert not (tmp_path / "run" / "config.json").exists()
     with pytest.raises(ValueError, match=message):
         sweep(job.replace(model="logistic"), {"lr": [0.1]})
@@ -163,7 +163,7 @@ def test_a_convex_solver_refuses_a_network(model, tmp_path):
     message = "^mocha is a convex solver, but the model is a network: .* model logistic"
     with compilations() as events, pytest.raises(ValueError, match=message) as error:
         run(job, quiet=True)
-    told(error)
+    check_message(error)
     assert not events
     assert not (out / "config.json").exists()
     algorithm, _ = build("mocha")

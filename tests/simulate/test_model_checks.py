@@ -10,7 +10,7 @@ from pfljax.simulate import methods
 from pfljax.sweep import sweep
 
 
-def told(error, *parts):
+def check_message(error, *parts):
     """The message is one line that has these parts."""
     text = str(error.value)
     assert "\n" not in text
@@ -47,7 +47,7 @@ def test_models_that_cannot_be_evaluated(folder, tmp_path, role, body, expected)
     for use in (lambda: run(small, quiet=True), lambda: sweep(small, {"seed": [0]})):
         with pytest.raises(ValueError, match=expected) as error:
             use()
-        told(error, "the method 'mym'", f"mend {folder}/mym.py")
+        check_message(error, "the method 'mym'", f"mend {folder}/mym.py")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
     small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
     with pytest.raises(ValueError, match=f"mym: `{role}` returned another") as error:
         run(small, quiet=True)
-    told(error, f"; mend {folder}/mym.py:6")
+    check_message(error, f"; mend {folder}/mym.py:6")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "nul"])
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_text_is_named(folder, encoding):
     (folder / "mym.py").write_bytes(data)
     with pytest.raises(ValueError, match="the method 'mym' cannot be imp") as error:
         algorithms.method("mym")
-    told(error, f"{folder}/mym.py: SyntaxError: ")
+    check_message(error, f"{folder}/mym.py: SyntaxError: ")
 
 
 def test_a_variable_that_jax_cannot_read_is_no_fault_of_a_method(tmp_path):
@@ -91,7 +91,7 @@ def test_what_jax_refuses_of_a_method_names_it(folder):
     misfit = pytest.raises(ValueError, match=r"fit together \(ValueError: ")
     with misfit as e, methods.explain_misfit("mym"):
         jax.numpy.broadcast_to(jax.numpy.zeros(3), (2,))
-    told(e, f"mend {folder}/mym.py")
+    check_message(e, f"mend {folder}/mym.py")
     less = pytest.raises(ValueError, match="lr is 3; expected less")
     with less, methods.explain_misfit("mym"):
         require("lr", 3, False, "less")

@@ -37,13 +37,13 @@ def accuracy(columns, client):
 
 
 def test_accuracy_is_that_of_the_run_exactly(folder, columns):
-    told = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
-    found = [accuracy(columns, client) for client in range(len(told))]
-    np.testing.assert_array_equal(found, told)
+    reported = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
+    found = [accuracy(columns, client) for client in range(len(reported))]
+    np.testing.assert_array_equal(found, reported)
     assert len(set(found)) > 1
 
 
-def test_confusion_counts_the_rows(columns):
+def test_confusion_counts_the_examples(columns):
     confusion = columns["confusion"]
     assert confusion.sum() == len(columns["row"])
     for client in columns["clients"]:
@@ -135,9 +135,9 @@ def test_clients_of_two_architectures(tmp_path):
     out = tmp_path / "groups"
     run(GROUPS.replace(out=str(out)), quiet=True, report=False)
     columns = personal.predictions(out)
-    told = np.load(out / "clients.npz")["personal/test/accuracy"][-1]
-    found = [accuracy(columns, client) for client in range(len(told))]
-    np.testing.assert_array_equal(found, told)
+    reported = np.load(out / "clients.npz")["personal/test/accuracy"][-1]
+    found = [accuracy(columns, client) for client in range(len(reported))]
+    np.testing.assert_array_equal(found, reported)
     first, second = personal.personal_models(out)
     assert jax.tree.structure(first) != jax.tree.structure(second)
     assert len(jax.tree.leaves(second)[0]) == 3

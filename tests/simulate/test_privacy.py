@@ -42,12 +42,12 @@ def test_epsilon_against_numpy(multiplier, delta, share, rounds):
     assert less < 0.1
 
 
-def test_channels_with_noise_at_the_server_are_told():
+def test_channels_with_noise_at_the_server_are_found():
     def mechanism(*names):
         return privacy.find_mechanism(tuple(parse(name) for name in names))
 
     assert mechanism("clip", "median") is None
-    assert mechanism("gaussian") is None  # at the client: no bound of the sum is told
+    assert mechanism("gaussian") is None  # at the client: gives no bound of the sum
     assert mechanism("adaptive_clip") is None
     assert mechanism("dp:multiplier=0") is None
     assert mechanism("lost", "dp:multiplier=2,delta=1e-6") == (2.0, 1e-6)
@@ -68,6 +68,6 @@ def test_a_run_says_what_it_gives_away(tmp_path, monkeypatch, capsys):
     }  # fmt: skip
     monkeypatch.setattr(privacy, "epsilon", lambda *given: None)
     setting = type("Setting", (), {"selection": type("", (), {"cohort": 3})})
-    told = privacy.privacy_summary(setting, job.replace(selection="by_size"), 6)
-    assert (told["privacy"]["epsilon"], told["privacy"]["sampled"]) == (None, 1.0)
+    summary = privacy.privacy_summary(setting, job.replace(selection="by_size"), 6)
+    assert (summary["privacy"]["epsilon"], summary["privacy"]["sampled"]) == (None, 1.0)
     assert "install dp-accounting" in capsys.readouterr().err

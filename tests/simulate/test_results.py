@@ -49,8 +49,8 @@ def test_runs_that_have_not(first, last, test):
 
 
 def test_the_reason_names_the_losses():
-    told = "loss is 307 in the last round, 713 in the first, and 2.303 for a guess"
-    assert told in results._explain_divergence(lines(713.0, 307.0), num_classes=10)
+    text = "loss is 307 in the last round, 713 in the first, and 2.303 for a guess"
+    assert text in results._explain_divergence(lines(713.0, 307.0), num_classes=10)
     assert "not finite" in results._explain_divergence(lines(1.0, None), num_classes=10)
 
 

@@ -404,7 +404,7 @@ def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
 
 
 @pytest.mark.slow
-def test_channel_and_public_rows_reach_a_run(tmp_path, monkeypatch):
+def test_channel_and_public_examples_reach_a_run(tmp_path, monkeypatch):
     """The server has its rows at `aggregate`; a clipped run differs."""
     sizes = []
 

@@ -1,4 +1,4 @@
-"""Selections by name in whole runs: what they are told, going on, wrong settings."""
+"""Selections by name in whole runs: their inputs, resuming, wrong settings."""
 
 import jax
 import numpy as np
@@ -108,19 +108,19 @@ def test_without_a_profile_a_row_takes_a_second():
     assert found == set(fastest.tolist())
 
 
-def test_the_labels_of_each_client_are_told():
+def test_the_selection_gets_the_labels_of_each_client():
     job = JOB.replace(selection="availability:pattern=labels", clients=6)
     federation, _ = build_federation(job)
     shape = make_shape(job, federation)
     train = federation.train
     labels = np.asarray(train.examples.y)
-    told = dict(shape.for_selection)
-    for k, found in enumerate(told["least_label"]):
+    inputs = dict(shape.for_selection)
+    for k, found in enumerate(inputs["least_label"]):
         start = int(train.offset[k])
         own = labels[start : start + int(train.size[k])]
         assert found == pytest.approx(own.min() / 9)
-        assert told["greatest_label"][k] == pytest.approx(own.max() / 9)
-        assert told["label_count"][k] == pytest.approx(len(set(own.tolist())) / 10)
+        assert inputs["greatest_label"][k] == pytest.approx(own.max() / 9)
+        assert inputs["label_count"][k] == pytest.approx(len(set(own.tolist())) / 10)
 
 
 def ran(job, folder):

@@ -44,7 +44,7 @@ def test_seeds_share_compiled_functions(federation):
         ("per_fedavg", {}, False),
     ],
 )
-def test_who_is_judged_by_the_servers_model(federation, algorithm, hyper, same):
+def test_who_is_evaluated_with_the_servers_model(federation, algorithm, hyper, same):
     job = tiny.TINY.replace(algorithm=Component(algorithm, hyper))
     sim = simulation.simulation(job, federation)
     assert set(sim.views) == ({"server"} if same else {"server", "personal"})
@@ -167,7 +167,7 @@ def test_temporary_memory_of_a_round_does_not_grow_with_the_clients():
     assert temporaries(50) == temporaries(5000)
 
 
-def test_natural_clients_with_test_rows_only_are_told_of(tmp_path, capsys):
+def test_natural_clients_with_test_examples_only_are_reported(tmp_path, capsys):
     """Users a, b, c have test rows, b alone has train rows."""
     for part, users in (("train", "b"), ("test", "abc")):
         rows = {user: {"x": [[0.0, 1.0]] * 5, "y": [0, 1, 1, 0, 1]} for user in users}

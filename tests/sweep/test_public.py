@@ -17,7 +17,7 @@ ASKED = tiny.TINY.replace(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["feddf:server_steps=20,server_lr=0.1", FEDMD])
-def test_a_sweep_trains_on_the_servers_rows_as_its_runs_do(algorithm, tmp_path):
+def test_a_sweep_trains_on_the_servers_examples_as_its_runs_do(algorithm, tmp_path):
     asked = ASKED.replace(algorithm=algorithm)
     results = sweep(asked, {"seed": [0, 1]}).results
     run(asked.replace(seed=1, out=str(tmp_path)), quiet=True, report=False)
@@ -27,7 +27,7 @@ def test_a_sweep_trains_on_the_servers_rows_as_its_runs_do(algorithm, tmp_path):
 
 
 @pytest.mark.slow
-def test_servers_rows_of_ones_own_federation_are_trained_on():
+def test_servers_examples_of_ones_own_federation_are_trained_on():
     feddf = ASKED.replace(algorithm="feddf:server_steps=20,server_lr=0.1")
     # Without steps, or without rows to take them on, it is FedAvg.
     fedavg = ASKED.replace(algorithm="feddf:server_steps=0")

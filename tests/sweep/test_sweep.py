@@ -55,18 +55,22 @@ def separate(experiment):
     sim = simulation.simulation(experiment, federation)
     evaluate = sim.architectures[0].evaluate
     train, test, ids = federation.train, federation.test, np.arange(6)
-    state, losses, judged = sim.init(jax.random.key(experiment.seed)), [], []
+    state, losses, evaluated = sim.init(jax.random.key(experiment.seed)), [], []
     for count in np.diff([0, *one_run.evaluations(experiment)]):
         state, history = sim.rounds(state, train, count)
         losses += list(history["loss"][:count])
-        judged.append({})
+        evaluated.append({})
         for split in ("test", "validation"):
             theirs = getattr(federation, split)
             found = evaluate["server"](state.server, theirs)
-            judged[-1][f"server/{split}"] = judged[-1][f"personal/{split}"] = found
+            evaluated[-1][f"server/{split}"] = evaluated[-1][f"personal/{split}"] = (
+                found
+            )
             if "personal" in evaluate:
                 people = state.clients, ids, train, theirs
-                judged[-1][f"personal/{split}"] = evaluate["personal"](state, *people)
+                evaluated[-1][f"personal/{split}"] = evaluate["personal"](
+                    state, *people
+                )
     path = {}
     if "mixture" in evaluate:
         path = evaluate["mixture"](state, state.clients, ids, train, test)
@@ -74,8 +78,8 @@ def separate(experiment):
         losses,
         path,
         {
-            f"{model}/{name}": np.stack([values[model][name] for values in judged])
-            for model in judged[0]
+            f"{model}/{name}": np.stack([values[model][name] for values in evaluated])
+            for model in evaluated[0]
             for name in metrics.METRICS
         },
     )
@@ -93,9 +97,9 @@ def assert_as_separate(found, indices=None):
     for index in indices or range(len(found.results)):
         mine = found.results[index]
         own = points.set_values(found.experiment, mine.values)
-        losses, path, judged = separate(own)
+        losses, path, evaluated = separate(own)
         np.testing.assert_allclose(mine.train_loss, losses, rtol=1e-5)
-        close(mine.metrics, judged)
+        close(mine.metrics, evaluated)
         close(
             {k: v for k, v in mine.path.items() if k.startswith("test")},
             {f"test/{name}": values for name, values in path.items()},
@@ -166,10 +170,10 @@ def test_slices_and_lanes_change_nothing(options):
 @pytest.mark.slow
 def test_several_devices_change_nothing(tmp_path):
     fields = {k: v for k, v in config.to_json(FEDAVG).items() if k != "devices"}
-    told = json.dumps(
+    arguments = json.dumps(
         [fields | {"devices": 3}, {"cohort": [1, 2, 3], "seed": [0, 1]}, {"at_once": 3}]
     )
-    command = [sys.executable, "-c", DEVICES, told, str(tmp_path / "out")]
+    command = [sys.executable, "-c", DEVICES, arguments, str(tmp_path / "out")]
     env = environment(tmp_path / "cache")
     done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
     assert done.stdout == "3\n"
@@ -239,19 +243,19 @@ def test_slices_are_as_large_as_memory_allows(monkeypatch, free, each):
     assert plan_for(monkeypatch, free) == each
 
 
-def test_one_run_that_does_not_fit_is_told(monkeypatch):
+def test_one_run_that_does_not_fit_is_refused(monkeypatch):
     with pytest.raises(MemoryError, match=r"one run needs .* GiB free; choose"):
         plan_for(monkeypatch, 14)
 
 
-def test_memory_is_told():
+def test_memory_is_measured():
     program = jax.jit(lambda x: x + 1).lower(np.zeros(1000, np.float32)).compile()
     assert memory.needed_bytes(program) >= 8000
     assert memory.free_bytes(1) > 2**20
 
 
 @pytest.mark.parametrize(
-    ("over", "told"),
+    ("over", "message"),
     [
         ({"nothing": [1.0]}, "unknown name to sweep 'nothing'; known: .*mu"),
         ({"out": ["a"]}, "unknown name to sweep 'out'"),
@@ -290,9 +294,9 @@ def test_memory_is_told():
         ),
     ],
 )
-def test_what_cannot_be_swept_is_refused(over, told, monkeypatch):
+def test_what_cannot_be_swept_is_refused(over, message, monkeypatch):
     monkeypatch.setattr(runs, "run_all", None)  # before anything runs
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         sweep(SUPERFED, over)
 
 
@@ -374,8 +378,8 @@ def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
     few = sweep(FEDAVG, {"lr": (0.05, 0.3), "seed": (0, 1)}, out=tmp_path)
     assert calls == [6, 2, 2]
     assert len(few.results) == 4
-    told = {(row["lr"], row["seed"]) for row in rows_of(tmp_path)}
-    assert len(told) == 8  # all that the folder has
+    rows = {(row["lr"], row["seed"]) for row in rows_of(tmp_path)}
+    assert len(rows) == 8  # all that the folder has
 
 
 @pytest.mark.slow
@@ -407,7 +411,7 @@ def test_rounds_are_swept_as_any_setting(tmp_path):
     assert methods == {"rounds=1", "rounds=2", "rounds=3"}
 
 
-def test_a_damaged_run_is_told_with_what_to_do(tmp_path):
+def test_a_damaged_run_is_refused_with_what_to_do(tmp_path):
     sweep(FEDAVG, {"lr": (0.1,)}, out=tmp_path)
     (file,) = (tmp_path / "runs").iterdir()
     whole = file.read_bytes()
@@ -425,7 +429,7 @@ def test_a_model_is_swept_as_any_setting():
     assert different(found) == 2
 
 
-def test_other_clients_of_the_same_rows_are_other_runs():
+def test_other_clients_of_the_same_examples_are_other_runs():
     federation, _ = build_federation(FEDAVG)
     made = [
         points.make(FEDAVG.replace(cohort=2), {}, federation.take(ids))[0].digest
@@ -437,11 +441,11 @@ def test_other_clients_of_the_same_rows_are_other_runs():
 def test_another_sweep_is_refused(tmp_path):
     over = {"lr": (0.1,)}
     results.claim(tmp_path, FEDAVG, over)
-    for experiment, names, told in (
+    for experiment, names, message in (
         (FEDAVG.replace(momentum=0.9), over, "momentum: 0.0 -> 0.9"),
         (FEDAVG, over | {"seed": (0,)}, "swept: lr -> lr, seed"),
     ):
-        with pytest.raises(FolderError, match=told):
+        with pytest.raises(FolderError, match=message):
             results.claim(tmp_path, experiment, names)
 
 
@@ -450,8 +454,8 @@ def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
     """At the first of its files a sweep is killed; the same call runs the rest."""
     fields = {k: v for k, v in config.to_json(FEDAVG).items() if k != "devices"}
     over = {"lr": [0.05, 0.1, 0.2, 0.3], "seed": [0, 1]}
-    told = json.dumps([fields | {"rounds": 200}, over, {"at_once": 3}])
-    command = [sys.executable, "-c", DEVICES, told, str(tmp_path / "out")]
+    arguments = json.dumps([fields | {"rounds": 200}, over, {"at_once": 3}])
+    command = [sys.executable, "-c", DEVICES, arguments, str(tmp_path / "out")]
     env = environment(tmp_path / "cache")
     process = subprocess.Popen(command, env=env)
     while process.poll() is None and not list((tmp_path / "out").glob("runs/*.npz")):
@@ -461,12 +465,12 @@ def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
     before = {f: f.stat().st_mtime_ns for f in (tmp_path / "out").glob("runs/*.npz")}
     assert 0 < len(before) < 8
     table = tmp_path / "out" / "sweep.csv"
-    assert len(runs_told(table.parent) if table.exists() else {}) <= len(before)
+    assert len(count_runs(table.parent) if table.exists() else {}) <= len(before)
     subprocess.run(command, env=env, check=True)
     files = list((tmp_path / "out").glob("runs/*.npz"))
     assert len(files) == 8
     assert all(file.stat().st_mtime_ns == before.get(file, 0) for file in before)
-    assert len(runs_told(table.parent)) == 8
+    assert len(count_runs(table.parent)) == 8
 
 
 def rows_of(folder):
@@ -474,7 +478,7 @@ def rows_of(folder):
     return sweeps.read(folder).to_dict("records")
 
 
-def runs_told(folder):
+def count_runs(folder):
     """(lr, seed) -> rows in sweep.csv."""
     return Counter((row["lr"], row["seed"]) for row in rows_of(folder))
 
@@ -492,25 +496,25 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
 
     write, over = run_files.write, {"lr": [0.1], "seed": [3, 0]}
     first = sweep(FEDAVG, over, out=tmp_path)
-    whole = runs_told(tmp_path)
+    whole = count_runs(tmp_path)
     assert list(whole) == [("0.1", "3"), ("0.1", "0")]
     monkeypatch.setattr(run_files, "write", stop)
     with pytest.raises(KeyboardInterrupt):
         sweep(FEDAVG, over | {"seed": [1, 2]}, out=tmp_path)
     monkeypatch.undo()
-    told = runs_told(tmp_path)
-    assert list(told) == [("0.1", "3"), ("0.1", "0"), ("0.1", "1")]
-    assert set(told.values()) == set(whole.values())  # whole runs
+    counts = count_runs(tmp_path)
+    assert list(counts) == [("0.1", "3"), ("0.1", "0"), ("0.1", "1")]
+    assert set(counts.values()) == set(whole.values())  # whole runs
     page = write_sweep_report(tmp_path, tmp_path)
     assert "1 of 2 runs are finished; the sweep's command runs the rest." in page
     sweep(FEDAVG, over | {"seed": [2, 1]}, out=tmp_path)
-    assert [seed for _, seed in runs_told(tmp_path)] == ["3", "0", "1", "2"]
+    assert [seed for _, seed in count_runs(tmp_path)] == ["3", "0", "1", "2"]
     assert "runs are finished" not in write_sweep_report(tmp_path, tmp_path)
     table = tmp_path / "sweep.csv"
     table.write_bytes(table.read_bytes()[:-3])  # as if the last run were being written
-    assert [seed for _, seed in runs_told(tmp_path)] == ["3", "0", "1"]
+    assert [seed for _, seed in count_runs(tmp_path)] == ["3", "0", "1"]
     sweep(FEDAVG, {"lr": [0.2], "seed": [7]}, out=tmp_path)
-    assert len(runs_told(tmp_path)) == 5
+    assert len(count_runs(tmp_path)) == 5
     assert "runs are finished" not in write_sweep_report(tmp_path, tmp_path)
     assert first.results[0].values == {"lr": 0.1, "seed": 3}
 
@@ -519,11 +523,11 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
 def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
     over = {"nu": (0.0, 1.0), "seed": (0, 1)}
     found = sweep(SUPERFED, over, out=tmp_path)
-    told = rows_of(tmp_path)
-    one = [r for r in told if (r["nu"], r["seed"]) == ("1.0", "0")]
-    models, splits, judged = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
+    rows = rows_of(tmp_path)
+    one = [r for r in rows if (r["nu"], r["seed"]) == ("1.0", "0")]
+    models, splits, count = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
     # Eleven lambdas and the ensemble, and lambda chosen in two ways.
-    assert len(one) == judged * (splits * (models + 12) + 2)
+    assert len(one) == count * (splits * (models + 12) + 2)
     wanted = {"evaluated": "personal", "split": "test", "metric": "loss", "round": 3}
     (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
     assert row["mean"] == pytest.approx(

@@ -85,7 +85,7 @@ def test_without_divergence_w_rests_and_points_train_alone():
     toy.assert_close(found, wanted[-1].clients)
 
 
-def test_a_client_is_judged_by_its_own_posterior_and_a_newcomer_by_w():
+def test_a_client_is_evaluated_with_its_own_posterior_and_a_newcomer_by_w():
     w = gaussian.around(toy.unflat([1.0, -2, 3]), 0.5)
     q = gaussian.around(raveled.ravel(toy.unflat([0.0, 1, 2])), 0.5)
     batch = Batch.full(jnp.ones((2, 4)))
@@ -132,7 +132,7 @@ def test_w_is_sent_with_the_statistics_of_the_posterior():
         ("samples", 0, "at least 1"),
     ],
 )
-def test_bad_options_are_told_at_once(option, value, expected):
+def test_bad_options_are_refused_at_once(option, value, expected):
     with pytest.raises(ValueError, match=expected) as told:
         pfedbayes(TASK, toy.full_batch(), **{option: value})
     assert option in str(told.value)

@@ -112,7 +112,7 @@ def aggregated(tau, weight=toy.COUNTS):
     return found, heads, bodies
 
 
-def test_the_server_weighs_heads_by_confidence_and_bodies_by_rows():
+def test_the_server_weighs_heads_by_confidence_and_bodies_by_examples():
     here, tau = [0, 1, 3], np.array([0.5, 2, 9, 1])
     found, heads, bodies = aggregated(tau)
     head = np.average(heads[here], axis=0, weights=tau[here])
@@ -127,7 +127,7 @@ def test_clients_of_one_confidence_count_alike():
     np.testing.assert_allclose(found["head"], heads[[0, 1, 3]].mean(0), rtol=1e-6)
 
 
-def test_a_client_is_judged_by_the_newest_body_under_its_own_head():
+def test_a_client_is_evaluated_with_the_newest_body_under_its_own_head():
     server = toy.unflat([1.0, -2, 3])
     q = gaussian.around({"body": None, "head": jnp.asarray([0.5])}, 2.0)
     batch = Batch.full(jnp.ones((2, 4)))
@@ -196,7 +196,7 @@ def test_statistics_of_the_body_step_once_however_many_heads_are_drawn():
         ("draws", -1, "at least 0"),
     ],
 )
-def test_bad_options_are_told_at_once(option, value, expected):
+def test_bad_options_are_refused_at_once(option, value, expected):
     with pytest.raises(ValueError, match=expected) as told:
         pfedvem(TASK, toy.full_batch(), **{option: value})
     assert option in str(told.value)

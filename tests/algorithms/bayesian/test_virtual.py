@@ -82,7 +82,7 @@ def test_virtual_against_numpy(two_draws):
 
 
 @pytest.mark.slow
-def test_the_server_comes_to_the_exact_posterior_of_all_rows(two_draws):
+def test_the_server_comes_to_the_exact_posterior_of_all_examples(two_draws):
     """Of Gaussian clients: precision 1 + sum n a, and the mean of the minima by it."""
     local = toy.full_batch(epochs=10)
     method = virtual(
@@ -133,7 +133,7 @@ def test_private_paths_and_gates_are_trained_and_stay():
     assert len(np.unique(gate)) == gate.size
 
 
-def test_a_client_is_judged_with_its_path_and_a_newcomer_without():
+def test_a_client_is_evaluated_with_its_path_and_a_newcomer_without():
     task, state = toy.classifier(), classified()[-1]
     method = virtual(task, Local(0.1, batch_size=4))
     client = Client(*tree.take(state.clients, 2))
@@ -229,7 +229,7 @@ def test_a_change_is_damped_and_at_least_as_precise_as_the_prior():
         ("draws", -1, "at least 0"),
     ],
 )
-def test_bad_options_are_told_at_once(option, value, expected):
+def test_bad_options_are_refused_at_once(option, value, expected):
     with pytest.raises(ValueError, match=expected) as told:
         virtual(TASK, toy.full_batch(), **{option: value})
     assert option in str(told.value)

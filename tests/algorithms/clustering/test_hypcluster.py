@@ -65,7 +65,7 @@ def test_a_cluster_that_nobody_chose_rests_with_its_optimizer():
     assert not np.allclose(toy.flat(rows[0].w), toy.flat(server.w)[0])
 
 
-def test_a_client_is_judged_by_the_model_of_least_training_loss():
+def test_a_client_is_evaluated_with_the_model_of_least_training_loss():
     method = hypcluster(toy.quadratic(), toy.full_batch(), clusters=3)
     models = np.array([[9.0, 9, 9], [0, 2, 0], [1, -2, 1]])
     key = jax.random.key(0)
@@ -90,6 +90,6 @@ def test_a_client_is_judged_by_the_model_of_least_training_loss():
         ({"server_lr": 0.0}, r"server_lr is 0\.0; expected a finite number > 0"),
     ],
 )
-def test_wrong_options_are_told(options, message):
+def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         hypcluster(toy.quadratic(), toy.full_batch(), **options)

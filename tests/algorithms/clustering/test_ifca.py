@@ -55,7 +55,7 @@ def test_ifca_against_numpy(averaging, step):
     assert len(used) > 1
 
 
-def test_a_client_is_judged_by_the_model_of_least_training_loss():
+def test_a_client_is_evaluated_with_the_model_of_least_training_loss():
     method = ifca(toy.quadratic(), toy.full_batch(), clusters=3)
     models = np.array([[9.0, 9, 9], [0, 2, 0], [1, -2, 1]])
     server = toy.unflat(models)
@@ -82,7 +82,7 @@ def test_gradient_averaging_divides_by_those_who_reported():
     np.testing.assert_array_equal(models[1], 0)
 
 
-def test_more_clusters_than_clients_are_told():
+def test_more_clusters_than_clients_are_refused():
     with pytest.raises(ValueError, match="ifca: clusters is 5; expected at most 4"):
         ifca(toy.quadratic(), toy.full_batch(), clusters=5, num_clients=4)
     ifca(toy.quadratic(), toy.full_batch(), clusters=4, num_clients=4)

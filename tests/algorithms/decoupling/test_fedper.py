@@ -31,7 +31,7 @@ def test_fedper_against_numpy():
         np.testing.assert_allclose(state.clients["head"], head, rtol=1e-5, atol=1e-5)
 
 
-def test_a_client_is_judged_by_the_newest_body_under_its_own_head():
+def test_a_client_is_evaluated_with_the_newest_body_under_its_own_head():
     method = fedper(toy.quadratic(), toy.full_batch())
     body, head = {"body": np.ones(2), "head": None}, {"body": None, "head": np.zeros(1)}
     judged = method.personal(None, body, head, None)

@@ -50,7 +50,7 @@ def test_another_weighting_is_refused():
         toy.quadratic_game(lg_fedavg, weighting="size")
 
 
-def test_who_never_took_part_is_judged_by_the_mean_of_the_others_bodies():
+def test_who_never_took_part_is_evaluated_with_the_mean_of_the_others_bodies():
     factory = functools.partial(lg_fedavg, mean_body=True)
     states, drawn = toy.quadratic_game(factory, rounds=3, cohort=1)
     plain, _ = toy.quadratic_game(lg_fedavg, rounds=3, cohort=1)

@@ -61,14 +61,14 @@ def test_batches_count_alike():
     assert (np.asarray(after["var"]) < x.var(0)).all()
 
 
-def test_a_client_without_rows_keeps_what_there_is():
+def test_a_client_without_examples_keeps_what_there_is():
     task = task_of()
     params = task.init(jax.random.key(0))
     data = toy.one(TRAIN, 1)._replace(size=jnp.int32(0))
     toy.assert_same(measure(task, params, data, toy.turn(), LOCAL), params)
 
 
-def test_the_cohort_measures_the_new_model_by_its_rows():
+def test_the_cohort_measures_the_new_model_by_its_examples():
     method = measure_after(fedavg(task_of(), LOCAL), task_of(), LOCAL)
     server = task_of().init(jax.random.key(0))
     uploads = {

@@ -71,7 +71,7 @@ def slope_of_distance(distance, s, z):
 
 def trained(w, k, x_public, z, heard, distance):
     """The weights after two steps on all rows of client k and of the round."""
-    x, y = perceptron.rows(k)
+    x, y = perceptron.examples(k)
     for _ in range(2):
         a = perceptron.logits(w, perceptron.features(w, x))
         slope = perceptron.cross_entropy_slope(a, y)
@@ -187,7 +187,7 @@ def test_mixing_keeps_the_sum_and_touches_no_others(graph):
     np.testing.assert_array_equal(after.heard.sum(1), [3, 3, 0, 3])
 
 
-def test_rows_of_a_round_are_drawn_anew(pulled):
+def test_examples_of_a_round_are_drawn_anew(pulled):
     drawn = np.array([state.server.subset for state in pulled])
     assert drawn.shape == (4, 4)
     assert ((drawn >= 0) & (drawn < ROWS)).all()
@@ -252,7 +252,7 @@ def test_a_client_of_no_run_has_heard_of_nobody(pulled):
         assert message.heard.any() == wanted
 
 
-def test_a_server_without_rows_is_refused():
+def test_a_server_without_examples_is_refused():
     with pytest.raises(ValueError, match="d_distillation needs examples"):
         d_distillation(TASK, NOISY, public_rows=0)
 

@@ -189,7 +189,7 @@ def test_the_adapter_of_one_client_is_the_server():
     toy.assert_close(states[1].server, adapter, 1e-6)
 
 
-def test_sums_at_a_rate_by_the_rows_are_means():
+def test_sums_at_a_rate_by_examples_are_means():
     """T6, of full batches."""
     mean = Local(0.2, batch_size=4, epochs=1)
     sums = mean._replace(learning_rate=0.2 / 4)
@@ -204,13 +204,13 @@ def test_no_step_changes_nothing():
     toy.assert_same((w, adapter), (START, body_of(OTHER)))
 
 
-def test_the_loss_is_of_the_model_that_is_judged():
+def test_the_loss_is_of_the_model_that_is_evaluated():
     _, _, metrics = trained(fedakt(TASK, FULL, lam=LAM), steps=1)
     _, _, wanted = trained(alone(TASK, FULL), steps=1)
     assert float(metrics["loss"]) == pytest.approx(float(wanted["loss"]), rel=1e-6)
 
 
-def test_bodies_of_two_widths_are_told():
+def test_bodies_of_two_widths_are_refused():
     narrow = models.task(models.mlp(3, hidden=(2,)), (3,))
     with pytest.raises(ValueError, match=r"shape \(4,\) and .* adapter \(2,\); choose"):
         fedakt(TASK._replace(proxy=narrow), LOCAL)

@@ -66,7 +66,7 @@ def test_feddf_against_numpy():
     initial = perceptron.weights(played(method, rounds=0)[0].server[0])
     for k in range(8):
         w = initial
-        own, y = perceptron.rows(k)
+        own, y = perceptron.examples(k)
         for _ in range(2):
             a = perceptron.logits(w, perceptron.features(w, own))
             w = perceptron.stepped(w, own, perceptron.cross_entropy_slope(a, y))
@@ -157,6 +157,6 @@ def test_all_architectures_teach_each(two):
     assert apart(after) < 0.05 < apart(sent)
 
 
-def test_a_server_without_rows_is_refused():
+def test_a_server_without_examples_is_refused():
     with pytest.raises(ValueError, match="needs examples at the server, and"):
         feddf(TASK, FULL, public_rows=0)

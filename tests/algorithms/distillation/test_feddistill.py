@@ -74,7 +74,7 @@ def test_feddistill_against_numpy(distance):
     for state in states[1:]:
         old_mean, old_count = mean.copy(), count.copy()
         for k in np.asarray(state.cohort):
-            x, y = perceptron.rows(k)
+            x, y = perceptron.examples(k)
             target = of_others(old_mean, old_count, k)
             clients[k], mean[k], count[k] = trained(clients[k], x, y, *target, distance)
         perceptron.assert_clients(state.clients, clients)

@@ -159,7 +159,7 @@ def test_who_knows_no_label_is_not_taught():
     assert np.abs(body_kernel(known) - body_kernel(alone)).max() > 1e-2
 
 
-def test_an_upload_counts_the_labels_of_all_rows():
+def test_an_upload_counts_the_labels_of_all_examples():
     _, upload, _ = trained(sent(), 0.0, 0.0)
     own = np.arange(int(DATA.offset), int(DATA.offset + DATA.size))
     wanted = np.bincount(np.asarray(DATA.examples.y)[own], minlength=3)
@@ -203,7 +203,7 @@ def test_no_server_step_leaves_the_generator():
     assert after.trained.labels.all()
 
 
-def test_a_client_is_judged_by_the_newest_head_on_its_own_body():
+def test_a_client_is_evaluated_with_the_newest_head_on_its_own_body():
     method = build(TASK, LOCAL)
     server = method.init(PARAMS, 4, jax.random.key(5))
     server = server._replace(head=tree.scale(HEAD, 2.0))

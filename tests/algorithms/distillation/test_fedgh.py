@@ -39,7 +39,7 @@ def test_fedgh_against_numpy():
     for state in states[1:]:
         means, labels = [], []
         for k in np.asarray(state.cohort):
-            x, y = perceptron.rows(k)
+            x, y = perceptron.examples(k)
             w = [*bodies[k], c, v]
             for _ in range(2):
                 a = perceptron.logits(w, perceptron.features(w, x))
@@ -70,7 +70,7 @@ def test_a_server_that_does_not_train_keeps_its_head(frozen):
     toy.assert_same(aggregated(uploads_of([[1, 1, 1]] * 2), [1, 1], **frozen), HEAD)
 
 
-def test_one_row_a_class_is_a_step_of_the_head_on_the_clients_own_rows():
+def test_one_row_a_class_is_a_step_of_the_head_on_the_clients_own_examples():
     """One client, one step of the local rate: `fit` of the head alone does the same."""
     pool = Examples(jnp.float32(RNG.normal(size=(3, 3))), jnp.arange(3))
     data = ClientData(pool, jnp.int32(0), jnp.int32(3))
@@ -115,7 +115,7 @@ def test_doubling_every_client_leaves_the_step():
     toy.assert_close(aggregated(once, [1, 1]), aggregated(twice, [1] * 4), 1e-6)
 
 
-def test_everybody_begins_and_is_judged_by_the_newest_head():
+def test_everybody_begins_and_is_evaluated_with_the_newest_head():
     """Of `server_steps` = 0 every round begins at one head, whatever clients made."""
     method = fedgh(TASK, NOISY, server_steps=0)
     states, _ = toy.play(method, TASK, NOISY, TRAIN, 2)

@@ -52,7 +52,7 @@ def slope_of_gap(target, a):
 @pytest.mark.parametrize("known", [0.0, 1.0])
 def test_a_client_against_numpy(known):
     """Two steps on all rows towards the answers, and what it sends after them."""
-    x, y = perceptron.rows(1)
+    x, y = perceptron.examples(1)
     s = np.random.default_rng(1).normal(size=(MOST, 3)).astype(np.float32)
     params = TASK.init(jax.random.key(3))
     message = Answers(s=jnp.asarray(s), known=jnp.float32(known))
@@ -155,7 +155,7 @@ def test_a_server_that_learns_nothing_answers_nobody(trained_alone):
     toy.assert_same(end.server, first.server)
 
 
-def test_a_client_is_sent_the_answers_to_its_own_rows(trained):
+def test_a_client_is_sent_the_answers_to_its_own_examples(trained):
     server = trained[-1].server
     message = built().message(toy.turn(client_id=2), server, ())
     toy.assert_same(message.s, server.answers.s[2])
@@ -166,7 +166,7 @@ def test_a_client_is_sent_the_answers_to_its_own_rows(trained):
     assert not unseen.known
 
 
-def test_who_is_told_what_it_says_itself_learns_nothing_of_it():
+def test_a_teacher_that_says_the_same_teaches_nothing():
     a = jnp.asarray(np.random.default_rng(3).normal(size=(4, 3)), jnp.float32)
     batch = Batch.full(jnp.zeros((4, 1)))
     slope = jax.grad(soft_kl, 1)(a, a, batch, T)
@@ -185,13 +185,13 @@ def test_at_high_temperatures_the_slope_is_that_of_a_square():
         np.testing.assert_allclose(slope, wanted, rtol=0.05, atol=2e-3)
 
 
-def test_the_judge_is_the_servers_network_on_the_clients_body():
+def test_the_evaluated_model_is_the_servers_network_on_the_clients_body():
     method = built()
     w = TASK.init(jax.random.key(3))
     server = method.init(w, 2, jax.random.key(4))
     judged = method.personal(toy.turn(), server, w, None)
     assert isinstance(judged, Pair)
-    x, _ = perceptron.rows(1)
+    x, _ = perceptron.examples(1)
     z = perceptron.features(perceptron.weights(w), x)
     g = perceptron.weights(server.g)
     wanted = perceptron.logits(g, perceptron.features(g, z))

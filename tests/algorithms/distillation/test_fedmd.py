@@ -90,14 +90,14 @@ def test_fedmd_against_numpy():
         for k in cohort:
             if not prepared[k]:
                 clients[k] = descended(clients[k], x_public, y_public, 1)
-                clients[k] = descended(clients[k], *perceptron.rows(k), 2)
+                clients[k] = descended(clients[k], *perceptron.examples(k), 2)
                 began_later += int(before.round > 0)
                 prepared[k] = 1
         sent = [logits(clients[k], x_public[rows]) for k in cohort]
         consensus = np.mean(sent, 0)
         for k in cohort:
             clients[k] = digested(clients[k], x_public[rows], consensus, 3)
-            clients[k] = descended(clients[k], *perceptron.rows(k), 2)
+            clients[k] = descended(clients[k], *perceptron.examples(k), 2)
         perceptron.assert_clients(state.clients.w, clients)
         np.testing.assert_allclose(
             state.server.consensus, consensus, rtol=1e-4, atol=1e-5
@@ -106,7 +106,7 @@ def test_fedmd_against_numpy():
     assert began_later
 
 
-def test_without_digesting_it_is_local_training_and_rows_are_drawn_anew():
+def test_without_digesting_it_is_local_training_and_examples_are_drawn_anew():
     states = played(built(digest_epochs=0, **UNPREPARED))
     plain = played(alone(TASK, NOISY))
     for state, wanted in zip(states, plain, strict=True):
@@ -150,7 +150,7 @@ def test_digesting_moves_a_party_towards_the_others():
     assert upload == ()
 
 
-def test_a_server_without_rows_is_refused():
+def test_a_server_without_examples_is_refused():
     with pytest.raises(ValueError, match="fedmd needs examples"):
         fedmd(TASK, NOISY, public_rows=0)
 

@@ -61,7 +61,7 @@ def test_fedproto_against_numpy():
     for state in states[1:]:
         total, rows = np.zeros((3, 4)), np.zeros(3)
         for k in np.asarray(state.cohort):
-            x, y = perceptron.rows(k)
+            x, y = perceptron.examples(k)
             clients[k], mean, own = trained(clients[k], x, y, known, count)
             total += own[:, None] * mean
             rows += own
@@ -120,7 +120,7 @@ def test_who_lacks_a_class_or_does_not_report_has_no_part_in_its_prototype():
 def test_the_nearest_known_prototype_is_the_answer():
     method = fedproto(TASK, NOISY)
     w = TASK.init(jax.random.key(3))
-    x, _ = perceptron.rows(1)
+    x, _ = perceptron.examples(1)
     z = perceptron.features(perceptron.weights(w), x)
     near = np.stack([z[0], z[5], z[9]]).astype(np.float32)
     known = Prototypes(jnp.asarray(near), jnp.array([1.0, 0, 1]))
@@ -134,10 +134,10 @@ def test_the_nearest_known_prototype_is_the_answer():
     assert len(set(answers)) == 2
 
 
-def test_the_head_judges_as_local_training_does():
+def test_the_head_evaluates_as_local_training_does():
     method = fedproto(TASK, NOISY, lam=0.0, predict_by="head")
     w = TASK.init(jax.random.key(3))
-    batch = Batch.full(np.float32(perceptron.rows(1)[0]))
+    batch = Batch.full(np.float32(perceptron.examples(1)[0]))
     known = method.init(w, 2, jax.random.key(0))
     judged = method.personal(toy.turn(), known, w, None)
     toy.assert_same(method.predict(judged, batch), TASK.predict(w, batch))
@@ -150,7 +150,7 @@ def test_the_loss_is_of_the_data_alone():
     w = TASK.init(jax.random.key(3))
     data = toy.one(TRAIN, 1)
     _, _, metrics = method.train(toy.turn(), known, w, data)
-    x, y = perceptron.rows(1)
+    x, y = perceptron.examples(1)
     batch = Batch.full(np.float32(x), y)
     assert float(metrics["loss"]) == pytest.approx(float(TASK.loss(w, batch, None)))
 

@@ -98,7 +98,7 @@ def test_fedtgp_against_numpy():
         means, labels = [], []
         *_, q = through(server)
         for k in np.asarray(state.cohort):
-            x, y = perceptron.rows(k)
+            x, y = perceptron.examples(k)
             clients[k], mean, count = trained(clients[k], x, y, q)
             means.append(mean[count > 0])
             labels.append(np.flatnonzero(count))
@@ -210,7 +210,7 @@ def test_doubling_every_client_leaves_the_step():
 def test_the_nearest_of_all_prototypes_is_the_answer():
     method = fedtgp(TASK, NOISY)
     w = TASK.init(jax.random.key(3))
-    x, _ = perceptron.rows(1)
+    x, _ = perceptron.examples(1)
     z = perceptron.features(perceptron.weights(w), x)
     judged = method.personal(toy.turn(), SERVER, w, None)
     logits = method.predict(judged, Batch.full(np.float32(x)))

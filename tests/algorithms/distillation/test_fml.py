@@ -47,7 +47,7 @@ def softmax(logits):
     return exponentials / exponentials.sum(1, keepdims=True)
 
 
-def rows_of(data):
+def examples_of(data):
     """(x [n, 3], one-hot y [n, 3]) of one client."""
     rows = np.arange(int(data.offset), int(data.offset + data.size))
     return np.asarray(data.examples.x)[rows], np.eye(3)[
@@ -79,7 +79,7 @@ def test_fml_against_numpy():
     for state in states[1:]:
         memes = []
         for k in np.asarray(state.cohort):
-            x, y = rows_of(toy.one(TRAIN, k))
+            x, y = examples_of(toy.one(TRAIN, k))
             w[k], meme = mutual_steps(w[k], v, x, y, 4, 0.5)
             memes.append(meme)
             found = vector(jax.tree.map(lambda a, k=k: a[k], state.clients))

@@ -268,7 +268,7 @@ def test_levels_share_a_server_of_the_largest():
         assert np.abs(old - new).max() > 1e-3
 
 
-def test_the_servers_model_is_judged_by_the_task_of_the_largest():
+def test_the_servers_model_is_evaluated_with_the_task_of_the_largest():
     methods = [heterofl(task, NOISY) for task in levels()]
     for method, task in zip(methods, levels(), strict=True):
         of_server = task_of_server(method, task)
@@ -276,7 +276,7 @@ def test_the_servers_model_is_judged_by_the_task_of_the_largest():
     assert task_of_server(heterofl(TASK, NOISY), TASK) is TASK
 
 
-def test_a_client_is_judged_by_its_slice_and_its_classes(monkeypatch):
+def test_a_client_is_evaluated_with_its_slice_and_its_classes(monkeypatch):
     monkeypatch.setitem(globals(), "TRAIN", without_class_one())
     task = levels()[2]
     server = levels()[1].init(jax.random.key(3))
@@ -306,7 +306,7 @@ def round_of_cnns():
     return methods, after.server
 
 
-def test_statistics_are_those_of_the_new_model_on_the_cohorts_rows():
+def test_statistics_are_those_of_the_new_model_on_the_cohorts_examples():
     """Of the first layer, by hand: the mean of its convolution over 10 + 6 images."""
     _, server = round_of_cnns()
     layer = jax.tree.map(np.float64, server["body"]["layers_1"])
@@ -334,7 +334,7 @@ def test_training_sends_no_statistics():
     assert not by_name(sent[1])
 
 
-def test_a_slice_is_judged_by_statistics_of_its_own():
+def test_a_slice_is_evaluated_with_statistics_of_its_own():
     """Not by those of the wide model, whose channels have more inputs."""
     methods, server = round_of_cnns()
     judged = jax.jit(methods[1].personal)(toy.turn(), server, (), toy.one(images(), 1))

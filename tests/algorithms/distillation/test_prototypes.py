@@ -13,9 +13,9 @@ BATCH = Batch.full(jnp.ones((2, 3)))
 PARAMS = TASK.init(jax.random.key(4))
 
 
-def test_prototypes_of_a_client_are_means_over_its_rows_by_class():
+def test_prototypes_of_a_client_are_means_over_its_examples_by_class():
     """Whatever the batches, of which the last is short: 20 = 3 * 6 + 2."""
-    x, y = perceptron.rows(1)
+    x, y = perceptron.examples(1)
     z = perceptron.features(perceptron.weights(PARAMS), x)
     mean, count = perceptron.by_class(z, y)
     assert len(set(count)) > 1
@@ -26,7 +26,7 @@ def test_prototypes_of_a_client_are_means_over_its_rows_by_class():
         np.testing.assert_array_equal(result.count, count)
 
 
-def test_a_class_without_rows_has_no_prototype_and_no_nan():
+def test_a_class_without_examples_has_no_prototype_and_no_nan():
     pool = Examples(jnp.ones((3, 3)), jnp.array([2, 2, 0]))
     data = ClientData(pool, jnp.int32(0), jnp.int32(2))
     result = prototypes.from_client(TASK, PARAMS, data, 2)
@@ -53,7 +53,7 @@ def test_the_width_is_that_of_the_features():
     assert prototypes.width(TASK._replace(feature_shape=(2, 3, 5))) == 30
 
 
-def test_classes_of_a_client_are_counted_on_its_own_rows():
+def test_classes_of_a_client_are_counted_on_its_own_examples():
     """In whatever batches; the pool has all classes."""
     pool = Examples(jnp.ones((6, 3)), jnp.array([1, 0, 2, 0, 0, 1]))
     data = ClientData(pool, jnp.int32(1), jnp.int32(4))

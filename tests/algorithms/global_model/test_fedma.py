@@ -47,7 +47,7 @@ def logits(w, x):
 
 def trained(w, k, steps, frozen=False):
     """[b, W, c, V] of client k after steps on all its rows, of the head if frozen."""
-    x, y = perceptron.rows(k)
+    x, y = perceptron.examples(k)
     for _ in range(steps):
         slope = perceptron.cross_entropy_slope(logits(w, x), y)
         after = perceptron.stepped(w, x, slope)
@@ -84,7 +84,7 @@ def wanted_round(w, assignments, cohort, match):
         v[place] = client[3]
         whole = trained([rows[:, 3], rows[:, :3].T, client[2], v], k, 2, frozen=True)
         heads.append(whole[2:])
-        counts.append(np.bincount(perceptron.rows(k)[1], minlength=3))
+        counts.append(np.bincount(perceptron.examples(k)[1], minlength=3))
     share = np.array(counts) / np.sum(counts, 0)
     c, v = (
         np.sum([s * part for s, part in zip(share, parts, strict=True)], 0)
@@ -202,7 +202,7 @@ def test_frozen_layers_do_not_decay():
     np.testing.assert_array_equal(rows_of(perceptron.weights(after)), np.float32(rows))
     assert np.abs(after["head"]["kernel"] - w["head"]["kernel"]).max() > 1e-2
     assert metrics == {}
-    y = perceptron.rows(1)[1]
+    y = perceptron.examples(1)[1]
     np.testing.assert_array_equal(upload.counts, np.bincount(y, minlength=3))
 
 
@@ -273,7 +273,7 @@ def test_a_model_of_one_layer_is_averaged_by_class():
     assert states[-1].server.assignments == ()
 
 
-def test_a_wider_model_is_judged_as_a_clients_own():
+def test_a_wider_model_is_evaluated_as_a_clients_own():
     """For a `server_model` is one of the task's widths."""
     same, wider = (fedma(TASK, toy.full_batch(), growth=g) for g in (1.0, 1.5))
     params = TASK.init(jax.random.key(3))

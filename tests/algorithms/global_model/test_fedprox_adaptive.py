@@ -119,7 +119,7 @@ def test_others_losses_are_not_compared():
     assert after_losses([0.8, 9], server, mask=(1, 0)).mu == pytest.approx(0.4)
 
 
-def test_the_metric_is_the_mu_that_clients_are_told():
+def test_the_metric_is_the_mu_that_clients_receive():
     method = fedprox_adaptive(toy.quadratic(), toy.full_batch(), mu=0.7)
     server = start(0.7)
     assert isinstance(server, Server)

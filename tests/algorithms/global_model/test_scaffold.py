@@ -63,7 +63,7 @@ def test_option_two_is_the_mean_minibatch_gradient_along_the_path():
     np.testing.assert_allclose(toy.flat(upload.dy), y - [1, 2, 3], atol=1e-5)
 
 
-def test_option_one_is_the_gradient_of_all_rows_at_the_server_model():
+def test_option_one_is_the_gradient_of_all_examples_at_the_server_model():
     (c_new, *_), server, _, _, data = turn_of("I", steps=2)
     b = np.asarray(data.examples.x[data.offset : data.offset + data.size, 1:])
     expected = toy.flat(server.x) - b.mean(0)

@@ -128,7 +128,7 @@ def client_of(v=(), begun=False):
 
 
 @pytest.mark.parametrize("lam", [None, LAM])
-def test_a_client_is_judged_at_its_point_and_others_at_the_centre(lam):
+def test_a_client_is_evaluated_at_its_point_and_others_at_the_centre(lam):
     method = floco(TASK, toy.full_batch(), vertices=M, lam=lam)
     server = server_of([[0.2, 0.3, 0.5]] * 4)
     body, head = parts(server.w)

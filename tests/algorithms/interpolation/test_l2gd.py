@@ -77,7 +77,7 @@ def test_coins_are_independent_of_probability_p():
     assert float(sends.mean()) == pytest.approx(P * (1 - P), abs=3 * 0.0075)
 
 
-def test_the_loss_of_a_round_without_steps_is_of_the_rows():
+def test_the_loss_of_a_round_without_steps_is_of_the_examples():
     method = l2gd(toy.quadratic(), toy.full_batch(), lam=LAM, p=P)
     x = np.float32([1, -2, 3])
     _, _, metrics = turned(method, True, x, np.ones(3), 1)
@@ -105,6 +105,6 @@ def test_who_has_no_step_sends_nothing_new():
         ),
     ],
 )
-def test_wrong_options_are_told(options, message):
+def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         l2gd(toy.quadratic(), toy.full_batch(), **options)

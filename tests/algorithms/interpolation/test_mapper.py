@@ -55,7 +55,7 @@ def test_mapper_against_numpy():
     assert set(share) >= {0.5, 0.75}
 
 
-def test_a_client_is_judged_by_the_mixture_of_logits():
+def test_a_client_is_evaluated_with_the_mixture_of_logits():
     task = toy.classifier()
     method = mapper(task, toy.full_batch())
     h, h_g = (task.init(jax.random.key(seed)) for seed in (1, 2))
@@ -91,6 +91,6 @@ def test_who_never_took_part_fits_its_own_model_and_share():
         ({"shares": 0}, "shares is 0; expected at least 1"),
     ],
 )
-def test_wrong_options_are_told(options, message):
+def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         mapper(toy.quadratic(), toy.full_batch(), **options)

@@ -90,7 +90,7 @@ def test_points_follow_their_clients():
 
 
 @pytest.mark.parametrize("known", [np.zeros(C, bool), np.arange(C) == 2])
-def test_where_nobody_can_be_told_apart_all_are_at_the_centre(known):
+def test_where_clients_are_alike_all_are_at_the_centre(known):
     found = simplex.place_clients(stored(known=known), M)
     np.testing.assert_allclose(found, np.full((C, M), 1 / M), atol=1e-6)
 

@@ -97,7 +97,7 @@ def test_gradients_are_finite_where_models_meet(v):
         assert max(np.abs(toy.flat(slope)).max() for slope in slopes) < 1e-6
 
 
-def test_a_client_is_judged_by_w_and_once_mixed_at_one_half_of_its_path():
+def test_a_client_is_evaluated_with_w_and_once_mixed_at_one_half_of_its_path():
     method = superfed(toy.quadratic(), toy.full_batch(), start=0.5, rounds=10)
     w, v = toy.unflat([0.0, 2, 4]), toy.unflat([1.0, 0, 0])
     for finished, expected in ((5, [0.0, 2, 4]), (6, [0.5, 1, 2])):

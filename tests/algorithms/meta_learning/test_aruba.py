@@ -100,6 +100,6 @@ def test_of_rate_zero_nothing_moves():
         ({"power": -1.0}, r"power is -1\.0; expected a finite number >= 0"),
     ],
 )
-def test_wrong_options_are_told(options, message):
+def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         aruba(toy.quadratic(), toy.full_batch(), **options)

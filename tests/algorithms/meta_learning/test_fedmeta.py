@@ -85,7 +85,7 @@ def batch(data, first, end):
     return Batch.full(*(leaf[rows] for leaf in data.examples))
 
 
-def test_a_client_is_judged_after_adaptation_on_its_support():
+def test_a_client_is_evaluated_after_adaptation_on_its_support():
     method = fedmeta(
         toy.quadratic(), toy.full_batch(), inner_lr=INNER, inner_steps=2, support=0.4
     )
@@ -106,6 +106,6 @@ def test_a_client_is_judged_after_adaptation_on_its_support():
         ({"support": 0.0}, "support is 0.0; expected a number > 0 and below 1"),
     ],
 )
-def test_wrong_options_are_told(options, message):
+def test_wrong_options_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         fedmeta(toy.quadratic(), toy.full_batch(), **options)

@@ -36,7 +36,7 @@ def test_per_fedavg_against_numpy(variant):
 
 
 @pytest.mark.parametrize("adapt", [0, 1, 3])
-def test_a_client_is_judged_after_adaptation_on_all_its_rows(adapt):
+def test_a_client_is_evaluated_after_adaptation_on_all_its_examples(adapt):
     method = per_fedavg(toy.quadratic(), toy.full_batch(), inner_lr=INNER, adapt=adapt)
     turn = toy.turn(jax.random.key(0), 0, 1)
     data, w = toy.one(toy.noisy_clients(), 1), np.float32([1, 2, 3])

@@ -215,6 +215,6 @@ def test_a_personal_head_stays_with_its_client():
         ),
     ],
 )
-def test_a_wrong_option_is_told(options, message):
+def test_a_wrong_option_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         pfedhn(TASK, toy.full_batch(), **options)

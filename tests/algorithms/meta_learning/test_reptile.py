@@ -44,7 +44,7 @@ def test_reptile_against_numpy(name, step):
         np.testing.assert_allclose(found, w, rtol=1e-4, atol=1e-5)
 
 
-def test_a_client_is_judged_before_and_after_fine_tuning():
+def test_a_client_is_evaluated_before_and_after_fine_tuning():
     method = reptile(toy.quadratic(), toy.full_batch(), finetune=2)
     w, data = np.float32([1, -2, 3]), toy.one(toy.quadratic_clients(), 1)
     server = method.init(toy.unflat(w), 4, jax.random.key(0))
@@ -54,7 +54,7 @@ def test_a_client_is_judged_before_and_after_fine_tuning():
     np.testing.assert_allclose(toy.flat(judged), tuned, rtol=1e-5)
 
 
-def test_a_wrong_server_is_told():
+def test_a_wrong_server_is_refused():
     task, local = toy.quadratic(), toy.full_batch()
     with pytest.raises(ValueError, match=r"server_lr is 0.0; expected a finite"):
         reptile(task, local, server_lr=0.0)

@@ -129,7 +129,7 @@ def test_how_many_passes_there_are(threshold, stage, passes):
     assert metrics["passes"] == passes
 
 
-def test_a_pass_is_over_a_random_share_of_the_rows_in_whole_batches():
+def test_a_pass_is_over_a_random_share_of_the_examples_in_whole_batches():
     """.4 of 12 rows in batches of 5 are one batch, and .5 of them two."""
     train = toy.noisy_clients()
     data = toy.one(train, 3)

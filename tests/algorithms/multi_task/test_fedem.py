@@ -5,7 +5,7 @@ import pytest
 from pfljax.algorithms.multi_task.fedem import Mixture, fedem
 from pfljax.conformance import Case, toy
 from pfljax.core.types import Batch
-from softmax_clients import TRAIN, gradient, linear, losses, probabilities, rows
+from softmax_clients import TRAIN, examples, gradient, linear, losses, probabilities
 
 BYTES = (3 * toy.WHOLE, 3 * toy.WHOLE)
 CONFORMANCE = [Case("fedem", bytes=BYTES)]
@@ -89,18 +89,18 @@ def test_steps_of_a_newcomers_weights_raise_its_likelihood():
         pi = shares(1, models, pi).mean(1)
 
 
-def test_a_client_is_judged_by_the_mixture_of_probabilities():
+def test_a_client_is_evaluated_with_the_mixture_of_probabilities():
     method = fedem(linear(), toy.full_batch(), components=2)
     models = np.random.default_rng(0).normal(size=(2, 3, 3))
     mixture = Mixture(
         {"head": jnp.asarray(models, jnp.float32)}, jnp.asarray([0.3, 0.7])
     )
-    logits = method.predict(mixture, Batch.full(jnp.asarray(rows(1)[0])))
+    logits = method.predict(mixture, Batch.full(jnp.asarray(examples(1)[0])))
     wanted = 0.3 * probabilities(1, models[0]) + 0.7 * probabilities(1, models[1])
     np.testing.assert_allclose(np.exp(logits), wanted, rtol=1e-4)
 
 
-def test_a_client_without_rows_keeps_its_weights():
+def test_a_client_without_examples_keeps_its_weights():
     method = fedem(linear(), toy.full_batch(), components=2)
     data = toy.one(TRAIN, 1)._replace(size=jnp.int32(0))
     models = {"head": jnp.ones((2, 3, 3))}
@@ -109,7 +109,7 @@ def test_a_client_without_rows_keeps_its_weights():
 
 
 @pytest.mark.parametrize("options", [{"components": 0}, {"newcomer_steps": -1}])
-def test_wrong_options_are_told(options):
+def test_wrong_options_are_refused(options):
     (name, value), *_ = options.items()
     with pytest.raises(ValueError, match=f"{name} is {value}; expected at least"):
         fedem(linear(), toy.full_batch(), **options)

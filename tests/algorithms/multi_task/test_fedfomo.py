@@ -112,7 +112,7 @@ def test_exploring_takes_any():
     np.testing.assert_allclose(first_of(GAINS, 0.4), wanted, atol=0.1)
 
 
-def test_a_client_trains_on_its_own_part_and_judges_on_the_other():
+def test_a_client_trains_on_its_own_part_and_evaluates_on_the_other():
     """Rows of the other part are never stepped on, nor those of the first judged."""
     rows = np.zeros((10, 4), np.float32)
     rows[:, 0] = 1
@@ -170,7 +170,7 @@ def test_an_equal_model_gains_nothing():
 
 
 @pytest.mark.parametrize("holdout", [0.0, 1.0])
-def test_rows_are_needed_on_either_side(holdout):
+def test_examples_are_needed_on_either_side(holdout):
     expected = r"^fedfomo: holdout is .*; expected a number > 0 and below 1"
     with pytest.raises(ValueError, match=expected):
         fedfomo(TASK, toy.full_batch(), holdout=holdout)

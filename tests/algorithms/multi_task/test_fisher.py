@@ -29,7 +29,7 @@ def test_the_diagonal_against_numpy(kind):
     np.testing.assert_allclose(toy.flat(found), wanted, rtol=1e-5)
 
 
-def test_a_client_without_rows_has_none():
+def test_a_client_without_examples_has_none():
     data = toy.one(toy.noisy_clients(), K)._replace(size=jnp.int32(0))
     for squares in fisher.KINDS.values():
         found = fisher.diagonal(TASK.loss, toy.unflat(W), data, BATCH, squares)

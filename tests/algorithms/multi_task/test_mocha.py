@@ -84,7 +84,7 @@ def played(rounds, lam, sigma=None, classes=3, period=NEVER, steps=EPOCH, mask=N
     return states
 
 
-def rows(t, classes=3):
+def examples(t, classes=3):
     """(x with a 1 for the bias, y of each class) of client t."""
     data = toy.one(TRAIN, t)
     own = slice(int(data.offset), int(data.offset + data.size))
@@ -127,7 +127,7 @@ def primal(w, sigma, lam, classes=3):
     """The objective of all clients, w [C, K, d + 1]."""
     losses = 0
     for t in range(CLIENTS):
-        x, y = rows(t, classes)
+        x, y = examples(t, classes)
         losses += np.maximum(1 - y * (x @ w[t].T), 0).mean(0).sum()
     # Singular where models are alike: by its own solution, not by an inverse.
     square = sum(
@@ -138,7 +138,7 @@ def primal(w, sigma, lam, classes=3):
 
 def sums(alpha, classes=3):
     """b of each client, [C, K, d + 1]."""
-    pairs = ((rows(t, classes)[0], np.float64(alpha[t])) for t in range(CLIENTS))
+    pairs = ((examples(t, classes)[0], np.float64(alpha[t])) for t in range(CLIENTS))
     return np.stack([a[: len(x)].T @ x / len(x) for x, a in pairs])
 
 
@@ -146,7 +146,7 @@ def dual(alpha, sigma, lam, classes=3):
     """The objective of the dual variables [C, N, K]."""
     b = sums(alpha, classes)
     gains = sum(
-        (np.float64(alpha[t])[: toy.SIZES[t]] * rows(t, classes)[1]).mean(0).sum()
+        (np.float64(alpha[t])[: toy.SIZES[t]] * examples(t, classes)[1]).mean(0).sum()
         for t in range(CLIENTS)
     )
     return gains - np.einsum("tkd,ts,skd->", b, sigma, b) / (2 * lam)
@@ -154,7 +154,7 @@ def dual(alpha, sigma, lam, classes=3):
 
 def solved(sigma, lam):
     """The best models, [C, K, d + 1]: the dual by a solver of boxes, all at once."""
-    x, y = zip(*map(rows, range(CLIENTS)), strict=True)
+    x, y = zip(*map(examples, range(CLIENTS)), strict=True)
     owner = np.repeat(np.arange(CLIENTS), toy.SIZES)
     size = np.array(toy.SIZES)[owner]
     x, y = np.concatenate(x) / size[:, None], np.concatenate(y)
@@ -193,7 +193,7 @@ THERE = np.array(
 
 def ascended(t, r, w, alpha, stretch):
     """(alpha, loss) of client t after its visits, in NumPy; w [K, d + 1]."""
-    x, y = rows(t)
+    x, y = examples(t)
     alpha, move, losses = alpha.copy(), np.zeros_like(w), []
     for step in visits(r, t, WORK[r, t]):
         missing = []
@@ -256,7 +256,7 @@ def test_nobody_related_are_machines_of_their_own():
     w = flat(server.models.params)
     np.testing.assert_allclose(w, solved(np.eye(CLIENTS) / CLIENTS, lam), atol=0.02)
     for t in (0, 5):
-        x, y = rows(t)
+        x, y = examples(t)
 
         def objective(v, x=x, y=y):
             margins = y[:, 0] * (x @ v)
@@ -267,11 +267,11 @@ def test_nobody_related_are_machines_of_their_own():
         assert all(objective(w[t, 0] + step) > best - 1e-5 for step in away)
 
 
-def test_a_large_penalty_leaves_the_mean_of_the_rows():
+def test_a_large_penalty_leaves_the_mean_of_the_examples():
     """All dual variables are 1, after one visit each."""
     lam, sigma = 1e4, groups_of_two()
     server, alpha, _ = played(1, lam, sigma)[-1]
-    means = np.stack([y.T @ x / len(x) for x, y in map(rows, range(CLIENTS))])
+    means = np.stack([y.T @ x / len(x) for x, y in map(examples, range(CLIENTS))])
     wanted = np.einsum("ts,skd->tkd", sigma, means) / lam
     np.testing.assert_allclose(flat(server.models.params), wanted, rtol=1e-4, atol=1e-9)
     for t in range(CLIENTS):
@@ -279,11 +279,11 @@ def test_a_large_penalty_leaves_the_mean_of_the_rows():
         np.testing.assert_array_equal(alpha[t, toy.SIZES[t] :], 0)
 
 
-def test_a_small_penalty_has_no_loss_where_rows_can_be_told_apart():
+def test_a_small_penalty_has_no_loss_where_examples_can_be_separated():
     """Clients of at most four rows: any labels of these are."""
     server, _, _ = played(150, 1e-4)[-1]
     for t in (0, 7):
-        x, y = rows(t)
+        x, y = examples(t)
         margins = y * (x @ flat(server.models.params)[t].T)
         assert margins.min() > 0.99
 
@@ -356,7 +356,7 @@ def test_two_classes_are_one_problem_twice():
     np.testing.assert_allclose(server.sigma, root(np.float64(w[:, 0])), atol=1e-3)
 
 
-def test_who_never_sent_is_judged_by_the_mean():
+def test_who_never_sent_is_evaluated_with_the_mean():
     """Client 2 of the run, and one of no run; the others by their own models."""
     method = mocha(task(), LOCAL)
     w = jax.random.normal(KEY, (4, 3))

@@ -47,7 +47,7 @@ def row_by_row(labels, num_clients, alpha, rng):
     return counts
 
 
-def test_by_client_has_the_law_of_rows_taken_one_by_one():
+def test_by_client_has_the_law_of_examples_taken_one_by_one():
     """Three clients compete for seven rows of three classes: most draws run out."""
     labels = np.array([0, 0, 0, 1, 1, 2])
     draws = 2000

@@ -49,7 +49,7 @@ def problems(draw):
 @pytest.mark.parametrize("name", DEALT)
 @settings(max_examples=30, deadline=None)
 @given(problem=problems())
-def test_rows_are_dealt_once_and_grouped(name, problem):
+def test_examples_are_dealt_once_and_grouped(name, problem):
     labels, clients, seed = problem
     found = PARTITIONS[name](labels, clients, seed, **LEAST.get(name, {}))
     assert len(np.unique(found.order)) == len(found.order)
@@ -61,7 +61,7 @@ def test_rows_are_dealt_once_and_grouped(name, problem):
 
 
 @pytest.mark.parametrize("name", DEALT)
-def test_same_seed_same_rows_and_another_seed_other_rows(name):
+def test_same_seed_same_examples_and_another_seed_other_examples(name):
     first, again, other = (PARTITIONS[name](BALANCED, 20, s) for s in (3, 3, 4))
     for a, b in zip(first, again, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -12,14 +12,14 @@ from pfljax.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 CIFAR10 = np.tile(np.arange(10), 6000)
 
 
-def rows_of(dealt):
+def examples_of(dealt):
     """The rows of every client."""
     return np.split(dealt.order, dealt.offset[1:])
 
 
 def class_sets(labels, dealt):
     """The classes of every client, as tuples."""
-    return [tuple(np.unique(labels[rows]).tolist()) for rows in rows_of(dealt)]
+    return [tuple(np.unique(labels[rows]).tolist()) for rows in examples_of(dealt)]
 
 
 def pathological_by_lists(labels, clients, per_client):
@@ -66,7 +66,7 @@ def dirichlet_by_lists(labels, clients, alpha):
 def test_pathological_is_the_rule_number_by_number(clients, per_client):
     dealt = pfllib_pathological(CIFAR10, clients, 7, per_client=per_client)
     expected = pathological_by_lists(CIFAR10, clients, per_client)
-    for rows, wanted in zip(rows_of(dealt), expected, strict=True):
+    for rows, wanted in zip(examples_of(dealt), expected, strict=True):
         assert rows.tolist() == sorted(wanted)
 
 
@@ -74,7 +74,7 @@ def test_pathological_is_the_rule_number_by_number(clients, per_client):
 def test_dirichlet_is_the_rule_number_by_number(clients, alpha):
     dealt = pfllib_dirichlet(CIFAR10, clients, 7, alpha=alpha)
     expected = dirichlet_by_lists(CIFAR10, clients, alpha)
-    for rows, wanted in zip(rows_of(dealt), expected, strict=True):
+    for rows, wanted in zip(examples_of(dealt), expected, strict=True):
         assert rows.tolist() == sorted(wanted)
 
 

@@ -59,7 +59,7 @@ def test_users_become_clients(tmp_path):
     assert np.asarray(found.test.size).tolist() == [4, 4, 4]
 
 
-def test_users_are_tested_on_the_rows_of_their_test_files(tmp_path):
+def test_users_are_tested_on_the_examples_of_their_test_files(tmp_path):
     numbers = {"a": (4, 2), "b": (3, 0), "c": (5, 3)}  # rows to learn from, to test
     for place, part in enumerate(("train", "test")):
         users = {
@@ -143,7 +143,7 @@ def test_shakespeare_with_leafs_hierarchies_and_counts(tmp_path):
 @pytest.mark.parametrize(
     ("train", "left_out"), [("ac", [1]), ("ab", [2]), ("bc", [0]), ("b", [0, 2])]
 )
-def test_users_with_test_rows_only_are_in_the_manifest(tmp_path, train, left_out):
+def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left_out):
     for part, users in (("train", train), ("test", "abc")):
         rows = {u: ([[float(ord(u)), 0.0]] * 5, [0, 1, 1, 0, 1]) for u in users}
         write(tmp_path, part, "all.json", rows)

@@ -25,7 +25,7 @@ def keep(raw, texts):
 
 
 @pytest.mark.parametrize("stride", [1, 7, 80, 100])
-def test_rows_are_windows_of_the_text(stride):
+def test_examples_are_windows_of_the_text(stride):
     found = shakespeare.examples({"b/HAM": TEXT}, stride, 1, 0.0, "leaf")
     starts = range(0, len(PLAIN) - 80, stride)
     assert read(found.x, found.class_names) == [PLAIN[i : i + 80] for i in starts]
@@ -35,7 +35,7 @@ def test_rows_are_windows_of_the_text(stride):
 
 
 @pytest.mark.parametrize("stride", [1, 7, 80, 100])
-def test_test_rows_begin_after_what_train_rows_see(stride):
+def test_test_examples_begin_after_what_train_examples_see(stride):
     """Numbered characters: which ones a row has is known from the row."""
     letters = characters.ALPHABETS["printable"][:94]  # without white space
     text = "".join(letters[i // 94] + letters[i % 94] for i in range(1500))
@@ -81,7 +81,7 @@ def test_small_roles_are_left_out():
         ({"stride": 0.5}, "stride is 0.5; expected a whole number"),
     ],
 )
-def test_wrong_options_are_told(cache_dir, tmp_path, given, told):
+def test_wrong_options_are_refused(cache_dir, tmp_path, given, told):
     prepare("shakespeare_roles", raw_dir=keep(tmp_path / "raw", {"a": TEXT}))
     with pytest.raises(ValueError, match=told):
         load("shakespeare_roles", **given)

@@ -231,7 +231,7 @@ def test_every_takes_its_share_of_each_split_and_client(sizes, every, seed):
 
 
 @pytest.mark.parametrize("every", [0, -2, 1.5, True, "two", 1798])
-def test_every_is_a_whole_number_of_rows(every):
+def test_every_is_a_whole_number_of_examples(every):
     with pytest.raises(ValueError, match=r"every is .*expected a whole number from 1"):
         load("digits", every=every)
 

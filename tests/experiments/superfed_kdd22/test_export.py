@@ -11,7 +11,7 @@ from pfljax.simulate.run import run
 
 
 @pytest.mark.slow
-def test_a_model_of_two_networks_predicts_as_it_was_judged(tmp_path):
+def test_a_model_of_two_networks_predicts_as_it_was_evaluated(tmp_path):
     job = Experiment(algorithm="apfl_fedtorch", model="logistic", clients=3, cohort=3)
     run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))
     sim, federation, state = export.load_state(tmp_path / "run")

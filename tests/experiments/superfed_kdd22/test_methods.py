@@ -211,7 +211,7 @@ def test_superfed_is_pulled_by_a_norm():
 
 
 @pytest.mark.parametrize(("name", "share"), [("ditto_code", 1), ("apfl_code", 0.25)])
-def test_a_model_that_was_never_trained_is_judged_if_asked(name, share):
+def test_a_model_that_was_never_trained_is_evaluated_if_asked(name, share):
     task, local = toy.quadratic(), toy.full_batch()
     assert method(name)(task, local).newcomer is not None
     asked = method(name)(task, local, judge_untrained=True)
@@ -222,7 +222,7 @@ def test_a_model_that_was_never_trained_is_judged_if_asked(name, share):
     np.testing.assert_allclose(toy.flat(judged), (1 - share) * w + share * own)
 
 
-def test_a_superfed_model_that_never_mixed_is_judged_if_asked():
+def test_a_superfed_model_that_never_mixed_is_evaluated_if_asked():
     task, local, key = toy.quadratic(), toy.full_batch(), jax.random.key(0)
     build = method("superfed_code")
     asked = build(task, local, start=0.5, rounds=4, judge_untrained=True)
@@ -318,7 +318,7 @@ def test_apfl_fedtorch_against_numpy(adaptive):
         np.testing.assert_allclose(kept.alpha, alpha, rtol=1e-5)
 
 
-def test_a_client_is_judged_by_mixed_logits():
+def test_a_client_is_evaluated_with_mixed_logits():
     task = toy.quadratic()
     fedtorch = method("apfl_fedtorch")(task, toy.full_batch(), alpha=0.25)
     w, v = toy.unflat([1.0, 2, 3]), toy.unflat([0.0, 4, 1])

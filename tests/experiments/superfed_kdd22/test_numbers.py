@@ -109,7 +109,7 @@ def test_figure_a1_measures_what_lies_below_a_level(monkeypatch):
     assert module.measured(run, plane) == (0.5, *shares, 0.1, 0.2, 3.0)
 
 
-def test_tuning_takes_the_best_point_on_validation_rows():
+def test_tuning_takes_the_best_point_on_validation_examples():
     module = load("tuned")
     sweep = made({"lr": (0.1, 0.2), "mu": (0.0, 1.0)})
     scores = [r.metrics["personal/validation/accuracy"][-1] for r in sweep.results]
@@ -149,7 +149,7 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
     assert "did not end finite: A (2)" in text
 
 
-def test_deviations_are_told_of_the_last_round_by_model_lambda_and_metric():
+def test_deviations_are_those_of_the_last_round_by_model_lambda_and_metric():
     module = load("deviations")
     sweep = made({"seed": (0, 1, 2)})
     forms = [form for forms in module.PLACES.values() for form in forms]

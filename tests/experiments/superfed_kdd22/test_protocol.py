@@ -78,7 +78,7 @@ def test_hyperparameters_are_those_of_the_official_commands():
     assert len(met) == 2 * sum(len(columns(name)) for name in TABLES[:4])
 
 
-def test_settings_of_one_method_alone_are_told_apart():
+def test_settings_of_one_method_alone_are_distinguished():
     """The authors' commands for CIFAR-100's SCAFFOLD and Tiny-ImageNet's FedProx."""
     experiment_of = load("protocol").experiment_of
     cifar, *_, tiny = columns("table2")

@@ -111,5 +111,5 @@ def test_lines_go_to_clients_of_equal_models(done, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["plane", "hessian", "training"])
-def test_a_server_without_a_model_is_told(done, kind):
+def test_a_server_without_a_model_is_refused(done, kind):
     assert "whose server has no model; choose a run" in refused(done, f"--kind={kind}")

@@ -22,7 +22,7 @@ def done(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(done, tmp_path_factory):
+def reported(done, tmp_path_factory):
     """(a copy of the finished run, what the command printed of it)."""
     folder = tmp_path_factory.mktemp("landscape") / "run"
     shutil.copytree(done, folder)
@@ -35,8 +35,8 @@ def arrays(folder):
     return dict(np.load(folder / "landscape" / "line.npz"))
 
 
-def test_the_line_is_the_path_that_the_run_reported(told):
-    folder, _ = told
+def test_the_line_is_the_path_that_the_run_reported(reported):
+    folder, _ = reported
     found, run = arrays(folder), dict(np.load(folder / "clients.npz"))
     np.testing.assert_array_equal(found["t"], run["mixture/lambda"])
     for name in METRICS:
@@ -47,15 +47,15 @@ def test_the_line_is_the_path_that_the_run_reported(told):
     assert found["cosine"].shape == found["ensemble/loss"].shape == (5,)
 
 
-def test_clients_that_never_took_part_have_one_end(told):
-    found = arrays(told[0])
-    idle = np.load(told[0] / "clients.npz")["participations"] == 0
+def test_clients_that_never_took_part_have_one_end(reported):
+    found = arrays(reported[0])
+    idle = np.load(reported[0] / "clients.npz")["participations"] == 0
     np.testing.assert_array_equal(found["distance"] == 0, idle)
-    assert f"5 clients ({idle.sum()} with equal endpoints)" in told[1]
+    assert f"5 clients ({idle.sum()} with equal endpoints)" in reported[1]
 
 
-def test_the_csv_has_means_over_clients(told):
-    folder, _ = told
+def test_the_csv_has_means_over_clients(reported):
+    folder, _ = reported
     found = arrays(folder)
     with open(folder / "landscape" / "line.csv") as file:
         rows = list(csv.DictReader(file))
@@ -66,8 +66,8 @@ def test_the_csv_has_means_over_clients(told):
         assert float(row["std"]) == pytest.approx(values.std(), rel=1e-4, abs=1e-7)
 
 
-def test_the_table_has_the_figures_of_the_lines(told):
-    folder, out = told
+def test_the_table_has_the_figures_of_the_lines(reported):
+    folder, out = reported
     found = arrays(folder)
     line = Line(found["t"], {name: found[name] for name in METRICS})
     lines = out.splitlines()
@@ -88,8 +88,8 @@ def test_the_table_has_the_figures_of_the_lines(told):
         assert (folder / "figures" / f"landscape_line.{end}").stat().st_size > 1000
 
 
-def test_it_leaves_the_run_as_it_was(done, told):
-    names = {p.relative_to(told[0]) for p in told[0].rglob("*") if p.is_file()}
+def test_it_leaves_the_run_as_it_was(done, reported):
+    names = {p.relative_to(reported[0]) for p in reported[0].rglob("*") if p.is_file()}
     before = {p.relative_to(done) for p in done.rglob("*") if p.is_file()}
     new = {str(name) for name in names - before}
     assert new == {
@@ -98,9 +98,9 @@ def test_it_leaves_the_run_as_it_was(done, told):
     }  # fmt: skip
 
 
-def test_the_page_of_the_run_shows_it(done, told):
+def test_the_page_of_the_run_shows_it(done, reported):
     assert 'alt="landscape line"' not in (done / "report.html").read_text()
-    assert 'alt="landscape line"' in (told[0] / "report.html").read_text()
+    assert 'alt="landscape line"' in (reported[0] / "report.html").read_text()
 
 
 def refused(*args):
@@ -110,7 +110,7 @@ def refused(*args):
     return errors
 
 
-def test_what_cannot_be_judged_is_one_line(done, tmp_path):
+def test_what_cannot_be_evaluated_is_one_line(done, tmp_path):
     assert "kind is 'plain'; known: line, pairs" in refused(done, "--kind", "plain")
     assert "points is 4; expected an odd number" in refused(done, "--points", 4)
     assert "tolerance is -1.0; expected 0" in refused(done, "--tolerance", -1)
@@ -174,7 +174,7 @@ def last(folder, model, metric):
 
 
 @pytest.mark.slow
-def test_the_models_of_a_run_are_those_that_it_was_judged_by(kept):
+def test_the_models_of_a_run_are_those_with_which_it_was_evaluated(kept):
     for folder in kept:
         found = landscape.Finished(folder)
         models, rows = found.models(), found.federation.test
@@ -245,7 +245,7 @@ def test_the_hessian_is_that_of_the_training_loss(kept):
 
 
 @pytest.mark.slow
-def test_the_curvature_is_each_clients_on_its_own_rows(kept):
+def test_the_curvature_is_each_clients_on_its_own_examples(kept):
     found = landscape.Finished(kept[1])
     arrays, rows, out = command(kept[1], "curvature")
     sizes = np.asarray(found.federation.train.size)

@@ -74,7 +74,7 @@ def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
     assert "0 of 6 finite: none; the rise" in clients.compute_curvature(ANY).text
 
 
-def test_of_a_record_of_several_things_the_model_is_judged(monkeypatch):
+def test_of_a_record_of_several_things_the_model_is_evaluated(monkeypatch):
     """What a client keeps or is judged by may be a tuple, as of FedProto."""
     task = toy.classifier()
     model = task.init(jax.random.key(0))

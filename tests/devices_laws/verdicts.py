@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
     broken: tuple[str, ...] = ()  # laws, and how
 
 
-def judge(method: str, first: int = 0, step: int = 1) -> dict[Item, Verdict]:
+def check_method(method: str, first: int = 0, step: int = 1) -> dict[Item, Verdict]:
     """The verdict on each item with this method.
 
     Every `step`th combination from the `first` is played; of items that stand in none
@@ -65,7 +65,7 @@ def broken(method: str, combination: tuple[Item, ...]) -> tuple[str, ...]:
     for law in LAWS:
         try:
             law(played)
-        # A law that cannot be judged is broken too.
+        # A law that cannot be checked is broken too.
         except Exception as error:
             laws.append(f"{law.__name__}: {_brief(error)}")
     return tuple(laws)

@@ -1,4 +1,4 @@
-"""What a method is told of a round: its number, keys, ids and the server's rows."""
+"""The inputs of a method in a round: its number, keys, ids, and public examples."""
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,9 @@ ROUNDS = 3
 
 
 def witness():
-    """A method that trains nothing and writes down what it is told."""
+    """A method that trains nothing and records its inputs."""
 
-    def told(record, num_clients):
+    def inputs(record, num_clients):
         return {
             "round": record.round,
             "key": jax.random.key_data(record.key),
@@ -27,7 +27,7 @@ def witness():
         }
 
     def train(turn, message, client, data):
-        kept = told(turn, turn.num_clients) | {"id": turn.id}
+        kept = inputs(turn, turn.num_clients) | {"id": turn.id}
         return kept, jnp.float32(0), {"loss": jnp.float32(0)}
 
     nothing = {name: jnp.int32(-1) for name in ("round", "public", "num_clients")}
@@ -37,7 +37,7 @@ def witness():
         init_client=lambda params, client_id, key: nothing | {"id": jnp.int32(-1)},
         message=lambda turn, server, client: (),
         train=train,
-        aggregate=lambda server, uploads, cohort: told(cohort, cohort.num_clients),
+        aggregate=lambda server, uploads, cohort: inputs(cohort, cohort.num_clients),
     )
 
 
@@ -77,6 +77,6 @@ def test_clients_know_who_they_are_and_the_server_how_many(states):
     assert states[0].server["num_clients"] == CLIENTS
 
 
-def test_the_servers_rows_reach_clients_and_server(states):
+def test_the_servers_examples_reach_clients_and_server(states):
     assert (states[0].clients["public"] == 2).all()
     assert states[0].server["public"] == 2
