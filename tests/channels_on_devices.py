@@ -23,14 +23,14 @@ CASES = (
     ("adaptive_clip:multiplier=1.0", "sign_flip:attackers=0.3"),
     ("alie:attackers=0.3", "centred_clip:radius=0.1"),
 )
-WAYS = {"1": {"devices": 1}, "2": {"devices": 2}, "4 homes": {"devices": 4}}
+WAYS = {"1": {"devices": 1}, "2": {"devices": 2}, "4 pinned": {"devices": 4}}
 
 
-def play(names, devices, at_home):
+def play(names, devices, pin):
     """(server and channel, clients) after three rounds, and programs compiled."""
     task = toy.classifier()
     local = Local(0.1, 4, epochs=2)
-    grid = mesh.make(devices, at_home) if devices > 1 else None
+    grid = mesh.make(devices, pin) if devices > 1 else None
     algorithm = ditto(task, local)
     through = channel.make([registry.parse(name) for name in names])
     exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))
@@ -54,7 +54,7 @@ def main():
     jax.config.update("jax_num_cpu_devices", 4)
     played = {
         " ".join(names): {
-            way: play(names, **given, at_home="homes" in way)
+            way: play(names, **given, pin="pinned" in way)
             for way, given in WAYS.items()
         }
         for names in CASES

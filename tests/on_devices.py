@@ -28,15 +28,15 @@ WAYS = {  # settings of the mesh, by name
     "2": {"devices": 2},
     "4": {"devices": 4},
     "8": {"devices": 8},
-    "2 homes": {"devices": 2, "at_home": True},
-    "4 homes": {"devices": 4, "at_home": True, "width": None},
-    "8 homes": {"devices": 8, "at_home": True},
+    "2 pinned": {"devices": 2, "pin": True},
+    "4 pinned": {"devices": 4, "pin": True, "width": None},
+    "8 pinned": {"devices": 8, "pin": True},
 }
 PLAYED = {  # which of them a method is played in: each is compared with "1"
     fedavg: ("1", "4"),
-    scaffold: ("1", "2", "4 homes"),
-    ifca: ("1", "4", "2 homes"),
-    superfed: ("1", "8", "8 homes"),
+    scaffold: ("1", "2", "4 pinned"),
+    ifca: ("1", "4", "2 pinned"),
+    superfed: ("1", "8", "8 pinned"),
 }
 # Methods whose server is a mean of the uploads: one of each kind of client state.
 SUMMED = ("fedavg", "fedprox", "fedper", "superfed", "per_fedavg", "lg_fedavg")
@@ -61,10 +61,10 @@ def placed(grid):
     return (mesh.place(grid, part) for part in clients())
 
 
-def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
+def play(method, devices, width=1, select=None, pin=False, lengths=(1, 3)):
     """What is left after so many rounds, and the exchanges of a round."""
     task, local = toy.classifier(), Local(0.1, 4, epochs=2)
-    grid = mesh.make(devices, at_home) if devices > 1 else None
+    grid = mesh.make(devices, pin) if devices > 1 else None
     select = select or selection.uniform(COHORT, CLIENTS)
     setting = engine.Setting(method(task, local), local, select, width, grid)
     rows = mesh.round_up(CLIENTS, grid)
@@ -79,17 +79,19 @@ def play(method, devices, width=1, select=None, at_home=False, lengths=(1, 3)):
     for rounds in lengths:
         count = mesh.place(grid, jnp.int32(rounds))
         state, history = program(toy.copy(first), train, count)
-        judged = {}
+        evaluated = {}
         if method is superfed:  # its clients and its server have models
-            judged = programs.evaluate_clients(setting, "personal", width)(
+            evaluated = programs.evaluate_clients(setting, "personal", width)(
                 state, state.clients, jnp.arange(CLIENTS), train, test
             )
             different, whose = placement.distinct(grid, test)
-            judge = programs.evaluate_server(setting, task)
-            judged["server"] = judge(state.server, different)["loss"][whose]
+            evaluate_server = programs.evaluate_server(setting, task)
+            evaluated["server"] = evaluate_server(state.server, different)["loss"][
+                whose
+            ]
         own = jax.tree.map(lambda leaf: leaf[:CLIENTS], state.clients)
         found[f"clients {rounds}"] = listed(own)
-        found[f"server {rounds}"] = listed((state.server, history, judged))
+        found[f"server {rounds}"] = listed((state.server, history, evaluated))
     return found
 
 
@@ -131,7 +133,7 @@ def main():
         if name in SUMMED and averages(method)
     }
     found["means"]["of two lanes"] = stacked_and_summed(fedavg, width=2)
-    found["means"]["at home"] = stacked_and_summed(fedavg, at_home=True)
+    found["means"]["at home"] = stacked_and_summed(fedavg, pin=True)
     found["every"] = {name: play(m, 2, lengths=())["exchanges"] for name, m in every}
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)

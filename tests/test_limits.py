@@ -175,9 +175,9 @@ def test_apfl_of_own_weight_zero_is_evaluated_as_fedavg():
     method = apfl(TASK, LOCAL, alpha=0.0, adaptive=False)
     state = last(method)
     personal = jax.vmap(method.personal, (None, None, 0, None))
-    judged = personal(None, state.server, state.clients, None)
+    evaluated = personal(None, state.server, state.clients, None)
     everybody = jnp.ones((len(toy.SIZES), 1))
-    toy.assert_same(judged, jax.tree.map(lambda w: everybody * w, state.server))
+    toy.assert_same(evaluated, jax.tree.map(lambda w: everybody * w, state.server))
 
 
 def test_apfl_of_own_weight_zero_never_moves_its_own_model():

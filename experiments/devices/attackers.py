@@ -17,10 +17,10 @@ https://arxiv.org/abs/1803.01498), multi-Krum, the mean of the five changes near
 others (Blanchard et al., NeurIPS 2017), and changes shortened to their median length.
 Local training stands beside them: no attack reaches it.
 
-Benign clients alone are judged, each by its personal model (of FedAvg the server's), as
-the mean of the last three evaluations. Without an attack they are the same clients. A
-reducer that a method refuses is told in the table. The papers' own numbers are of other
-data, and are not compared.
+Only benign clients are evaluated, each with its personal model (FedAvg: the server's).
+Numbers are means of the last three evaluations. Runs without an attack are evaluated on
+the same clients. The table says if a method refuses a reducer. The papers used other
+data, so their numbers are not compared.
 
 The small scale has 20 clients of the digits, the paper scale 100 of Fashion-MNIST.
 """

@@ -9,8 +9,8 @@ Lin, Kong, Stich, Jaggi, https://arxiv.org/abs/2006.07242.
 CIFAR-10 over 20 clients of which 8 take part in a round. The server's rows are those of
 CIFAR-100, as in the paper; of CIFAR-10, which no client has; or noise of independent
 pixels. Without steps at the server FedDF is FedAvg, of each architecture apart. No
-label of the server's rows is read. Judged is the fused model, on a quarter of every
-client's rows; the paper has the official test rows.
+label of the server's rows is read. The fused model is evaluated on a quarter of
+every client's rows; the paper has the official test rows.
 
 The paper's findings: distillation leads FedAvg; rows of another data set do nearly as
 well as those of the same; models of several architectures gain from each other. Its

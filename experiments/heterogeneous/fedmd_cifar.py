@@ -80,7 +80,7 @@ def federation(problem: Problem, every: int, pooled: bool, seed: int) -> Federat
     )
     rows = np.concatenate([*parties, tested])
     sizes = [len(own) for own in parties]
-    # Test rows are nobody's: all parties are judged by all of them.
+    # Test rows are nobody's: all parties are evaluated with all of them.
     owner = np.repeat([*range(PARTIES), 0], [*sizes, len(tested)])
     public = data.load("cifar10", every=every)
     dealt = data.federate(

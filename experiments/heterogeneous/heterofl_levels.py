@@ -6,9 +6,9 @@
 
 Diao, Ding, Tarokh, https://arxiv.org/abs/2010.01264: what its tables and its figures of
 interpolation ask. A mix "a1-e3" is a quarter of clients of level a and the others of e;
-the global model is of the largest level in it. "global" is judged on all test rows, a
-level by its clients' slices on their own, with their classes' mask. A level's bytes are
-of its slice, without the second exchange, which is of statistics.
+the global model has the largest level in it. "global" is evaluated on all test rows, a
+level by the slices of its clients on their own rows, masked to their classes. The
+bytes of a level are those of its slice, without the second exchange, of statistics.
 
 Protocol: CIFAR-10, 100 clients of which 10 take part, five epochs in batches of 10, SGD
 of momentum .9 and decay .0005 at .1; equal shares of all classes for 400 rounds, or two

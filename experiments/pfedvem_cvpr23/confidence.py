@@ -129,10 +129,10 @@ class Told(NamedTuple):
     quantities: dict[str, np.ndarray]  # f[S, C] by name
 
 
-def told_by(
+def read_quantities(
     differing: str, seeds: Sequence[int], small: bool, results: Sequence[Result]
 ) -> Told:
-    """What the runs of pFedVEM tell of their clients at the end."""
+    """The quantities of the clients of pFedVEM at the end of these runs."""
     kind = DIFFERING[differing]
     x = [kind.measure(kind.federation(small, seed)) for seed in seeds]
     names = results[0].quantities
@@ -216,7 +216,7 @@ def main(
             )
             sweeps[differing, label] = runs
             if label == "pFedVEM":
-                told.append(told_by(differing, seeds, small, runs.results))
+                told.append(read_quantities(differing, seeds, small, runs.results))
     rows = [row_of(*which, runs) for which, runs in sweeps.items()]
     text = f"{markdown(rows, told)}\n\n{leads(sweeps)}"
     print(text)

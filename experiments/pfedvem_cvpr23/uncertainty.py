@@ -33,7 +33,7 @@ from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
 
 CLIENTS = 50
-FOREIGN = 200  # rows of other classes, of each client
+OOD_EXAMPLES = 200  # rows of other classes, of each client
 METRICS = ("accuracy", "loss", "brier", "ece", "entropy", "auroc")
 
 
@@ -67,7 +67,7 @@ def methods(small: bool) -> dict[str, Experiment]:
     made["VIRTUAL"] = plain.replace(algorithm="virtual")
     made["SuPerFed-MM"] = plain.replace(algorithm="superfed")
     return {
-        label: job.replace(label=label, ood_examples=FOREIGN)
+        label: job.replace(label=label, ood_examples=OOD_EXAMPLES)
         for label, job in made.items()
     }
 
@@ -92,8 +92,8 @@ def row_of(method: str, rounds: int, by_seed: list[list[float]]) -> Row:
     )
 
 
-def judged(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metrics of who is judged by its own model, or by the server's."""
+def used_metrics(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metrics of the model that clients use: their own, or the server's."""
     by_model = {
         record["model"]: record["metrics"]
         for record in summary["last"]["evaluations"]
@@ -139,7 +139,7 @@ def main(
             job = experiment.replace(seed=seed, out=str(folder / label / f"s{seed}"))
             federation = skewed(FASHION, CLIENTS, small, seed)
             summary = run(job, federation, quiet=True, report=False).summary
-            of_models.append(means(judged(summary)))
+            of_models.append(means(used_metrics(summary)))
             if summary["mixture"]:
                 of_paths.append(means(summary["mixture"]["ensemble"]))
         rows.append(row_of(label, last, of_models))

@@ -6,9 +6,9 @@ Chen, Luo, Dong, Li, He, https://arxiv.org/abs/1802.07876.
     python experiments/relations/fedmeta_shakespeare.py --scale small
     python experiments/relations/fedmeta_shakespeare.py --scale paper
 
-A fifth of the roles never train. Each of them is sent the model, adapts it to its own
-rows, and is judged on its test rows. MAML and Meta-SGD take one inner step on a fifth
-of its training rows; FedAvg takes `FINETUNE` local steps, which is the paper's
+A fifth of the roles never train. Each of them receives the model, adapts it to its own
+rows, and evaluates it on its test rows. MAML and Meta-SGD take one inner step on a
+fifth of its training rows; FedAvg takes `FINETUNE` local steps, which is the paper's
 FedAvg(Meta). "before" is the model as it was sent. FedAvg stands there also at the rate
 of the meta-learners' server, to tell rates from methods.
 

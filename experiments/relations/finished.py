@@ -57,7 +57,7 @@ def finished(
 def accuracy(record: Result, name: str) -> float:
     """The last mean over clients of a metric such as "server/test/accuracy", percent.
 
-    NaN where nobody is judged so.
+    NaN where nobody is evaluated so.
     """
     if name not in record.clients:
         return float("nan")

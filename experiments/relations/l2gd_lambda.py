@@ -103,7 +103,7 @@ def rounds_sent(method: str, run: Finished) -> int:
 
 
 def best_view(run: Finished) -> float:
-    """The accuracy of who is judged by its own model, or by the server's."""
+    """The accuracy of who is evaluated with its own model, or by the server's."""
     personal = accuracy(run.record, "personal/test/accuracy")
     server = accuracy(run.record, "server/test/accuracy")
     return server if np.isnan(personal) else personal

@@ -95,7 +95,7 @@ class Way(NamedTuple):
     experiment: Experiment
     over: str
     values: tuple[float, ...]
-    judged: str = "personal"
+    evaluated: str = "personal"
     pooled: bool = False  # all rows are those of one client, split anew
 
 
@@ -190,7 +190,7 @@ def ways(scale: Scale) -> dict[str, Way]:
     return {
         "local": Way(alone, "lam", scale.lams),
         "global": Way(alone, "lam", scale.lams, pooled=True),
-        "FedAvg": Way(averaged, "lr", rates, judged="server"),
+        "FedAvg": Way(averaged, "lr", rates, evaluated="server"),
         "MOCHA": Way(related, "lam", scale.lams),
     }
 
@@ -217,10 +217,10 @@ def row_of(
         )
 
     tuning = runs(way.values, VALIDATION, "tuning")
-    tried = errors(tuning, f"{way.judged}/validation/accuracy").mean(1)
+    tried = errors(tuning, f"{way.evaluated}/validation/accuracy").mean(1)
     tried = tried.reshape(len(way.values), len(seeds)).mean(1)
     chosen = way.values[int(np.argmin(tried))]
-    last = errors(runs([chosen], 0.0, "last"), f"{way.judged}/test/accuracy")
+    last = errors(runs([chosen], 0.0, "last"), f"{way.evaluated}/test/accuracy")
     return Row(
         data=name,
         method=method,

@@ -1,7 +1,7 @@
 """How many clients took part in a run, from its settings: nothing is trained or read.
 
 A cohort depends on seed, round, cohort size and number of clients alone, where it is
-drawn uniformly. Clients that never took part are judged by the server's model.
+drawn uniformly. Clients that never took part are evaluated with the server's model.
 """
 
 import functools

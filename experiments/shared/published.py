@@ -34,7 +34,7 @@ class Cell(NamedTuple):
     column: str
     metric: str
     method: str
-    judged: str  # "personal", "server", "mixture oracle", "mixture superfed-code"
+    model: str  # "personal", "server", "mixture oracle", "mixture superfed-code"
     published: float  # mean over clients, NaN where none is
     published_std: float  # population std over clients
     mean: float  # over clients, mean over seeds
@@ -69,28 +69,28 @@ def cells(
     column: str,
     method: str,
     metric: str,
-    judged: tuple[str, str],
+    reported: tuple[str, str],
     theirs: tuple[float, float],
 ) -> list[Cell]:
-    """What a method gave after the last round, on test rows, of a sweep's tidy `rows`.
+    """The results of a method after the last round, on test examples, in tidy `rows`.
 
-    First the model `judged` (model, lambda) that stands behind the published number
-    `theirs`, then the method's other models where they differ.
+    The first cell is that of `reported` (model, lambda), which the published number
+    `theirs` is about. The others are the method's other models, if they differ.
     """
     last = max(row["round"] for row in rows)
     rows = [row for row in rows if row["round"] == last and row["split"] == "test"]
     result: list[Cell] = []
-    for which in dict.fromkeys((judged, *SHOWN)):
+    for which in dict.fromkeys((reported, *SHOWN)):
         model = [row for row in rows if (row["evaluated"], row["lambda"]) == which]
         by_seed = [row for row in model if row["metric"] == metric]
         if not by_seed:
             continue
-        mean, std = theirs if which == judged else (np.nan, np.nan)
+        mean, std = theirs if which == reported else (np.nan, np.nan)
         cell = Cell(
             column=column,
             metric=metric,
             method=method,
-            judged=" ".join(filter(None, which)),
+            model=" ".join(filter(None, which)),
             published=mean,
             published_std=std,
             **_over_seeds(by_seed, 100 if metric in PERCENT else 1),
@@ -153,8 +153,8 @@ def markdown(cells: Sequence[Cell]) -> str:
     rank_of = dict(zip(compared, both_ranks, strict=True))
     lines = [
         f"### {cells[0].column}, {cells[0].metric}, {_run(cells)}\n",
-        "| method | judged by | published | measured | std over seeds | seeds | rank "
-        "published, measured | took part |",
+        "| method | evaluated with | published | measured | std over seeds | seeds "
+        "| rank published, measured | took part |",
         "|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(cell, rank_of.get(cell)) for cell in cells]
@@ -168,7 +168,7 @@ def _notes(cells: Sequence[Cell], compared: Sequence[Cell]) -> list[str]:
     """What diverged, and what is far from the published numbers."""
     notes = []
     diverged = [
-        f"{cell.method}, {cell.judged} ({cell.diverged} of {cell.seeds})"
+        f"{cell.method}, {cell.model} ({cell.diverged} of {cell.seeds})"
         for cell in cells
         if cell.diverged
     ]
@@ -223,7 +223,7 @@ def _line(cell: Cell, both_ranks: tuple[int, int] | None) -> str:
     )
     texts = (
         cell.method,
-        cell.judged,
+        cell.model,
         theirs,
         f"{cell.mean:.2f} ± {cell.over_clients:.2f}",
         decimals(cell.over_seeds),

@@ -6,7 +6,7 @@
 MNIST, 100 clients with two shards each, 50 rounds of SuperFed's protocol. Before: the
 global model of FedAvg after one more local training of each client, not averaged.
 After: the personal models of Ditto, SuPerFed-MM and -LM (lambda = 1/2). A line between
-two clients' models is judged on the test rows of both, at its ends and midway: 4,950
+two clients' models is evaluated on the test rows of both, at its ends and midway: 4,950
 lines, one compiled program.
 
 Measured, seed 0, one busy CPU core, 25 to 82 s for the 4,950 lines:
@@ -57,7 +57,7 @@ def told(found: landscape.Pairs) -> str:
 
 
 def main(rounds: script.Positive = ROUNDS, out: str = "runs/superfed-barriers") -> None:
-    """Trains what is not trained, judges all pairs, and draws them."""
+    """Trains what is not trained, evaluates all pairs, and draws them."""
     use_compile_cache()
     for label, (when, more) in CASES.items():
         method = METHODS[label]

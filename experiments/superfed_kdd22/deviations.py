@@ -4,9 +4,9 @@
     python experiments/superfed_kdd22/deviations.py
 
 Six places (KDD 2022 and the code of its authors), both forms of each: SCAFFOLD that is
-FedAvg; pFedMe stepped by epochs and judged by w, and in CIFAR-10's column APFL; noise
-types swapped, with noisy test labels; lambda chosen on test rows; calibration errors by
-batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or dealt by
+FedAvg; pFedMe stepped by epochs and evaluated with w, and APFL in CIFAR-10's column;
+noise types swapped, with noisy test labels; lambda chosen on test rows; calibration
+errors by batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or dealt by
 Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for validation, three
 seeds. pFedMe in its paper's form has rates that the grid of `tuned.py` chose
 on all rows, for at those of the others it diverges.
@@ -85,9 +85,9 @@ PLACES: dict[str, tuple[Form, ...]] = {
         Form("paper", "SCAFFOLD"),
     ),
     "pFedMe": (
-        Form("code: by epochs, judged by w", "pFedMe, code", "server"),
-        Form("the same, judged by theta", "pFedMe, code"),
-        Form("paper, judged by theta", "pFedMe, paper"),
+        Form("code: by epochs, evaluated with w", "pFedMe, code", "server"),
+        Form("the same, evaluated with theta", "pFedMe, code"),
+        Form("paper, evaluated with theta", "pFedMe, paper"),
         Form("code in CIFAR-10's column: APFL", "APFL"),
     ),
     "noise, pair .4": (

@@ -107,7 +107,7 @@ def write_table(grids: Mapping[str, tuple[np.ndarray, np.ndarray]], out: Path) -
                 writer.writerow((label, *at))
 
 
-def told_of(experiment: Experiment) -> str:
+def describe(experiment: Experiment) -> str:
     """The problem in a few words."""
     clients, rounds = experiment.clients, experiment.rounds
     return f"{experiment.dataset}, {clients} clients, {rounds} rounds"
@@ -162,7 +162,7 @@ def main(
     found = together(experiment, over, path)
     grids: dict[str, np.ndarray] = {}
     both: dict[str, tuple[np.ndarray, np.ndarray]] = {}
-    theirs_on, ours_on = told_of(PAPER), told_of(experiment)
+    theirs_on, ours_on = describe(PAPER), describe(experiment)
     for mixing, label in LABELS.items():
         both[label] = told, ours = theirs(mixing), grid(found, mixing)
         rank = tau(told[0].ravel().tolist(), ours[0].ravel().tolist())

@@ -41,7 +41,7 @@ def keep(place: Path, found: Sweep) -> None:
 def rows_of(result: Result) -> list[dict[str, Any]]:
     """A row a metric of the test rows after the last round."""
     model, chosen = GREATEST
-    judged = {"evaluated": model, "lambda": chosen, "split": "test"}
+    evaluated = {"evaluated": model, "lambda": chosen, "split": "test"}
     of_run = {"seed": str(result.values["seed"]), "round": int(result.round[-1])}
     accuracy = result.path["test/accuracy"]
     rows = []
@@ -50,7 +50,7 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
         if split == "test":
             by_client = greatest_of_best(accuracy, values)
             figures = summarise(by_client, result.size["test"], metric)
-            rows.append({**of_run, **judged, "metric": metric, **figures})
+            rows.append({**of_run, **evaluated, "metric": metric, **figures})
     return rows
 
 

@@ -7,13 +7,13 @@ the accuracy the greatest over all lambdas best for some client.
 
 The methods are as in the authors' code, which made the numbers (`methods/`): un-squared
 proximal terms, APFL with the round's w and alpha = .25, pFedMe with theta trained an
-epoch at a time and judged by w. Where that code has it otherwise than here:
+epoch at a time and evaluated with w. Where that code has it otherwise than here:
 
   SCAFFOLD   is FedAvg; here SCAFFOLD by plain SGD, which its option II needs, at ten
              times the rate = rate / (1 - .9) (option I diverges with few clients)
   APFL       no weight decay on w; here on all
-  clients    of Ditto, APFL and SuPerFed that never took part: judged by a v that was
-             never trained (here `judge_untrained`); here by w
+  clients    of Ditto, APFL and SuPerFed that never took part: evaluated with a v that
+             was never trained (here `evaluate_untrained`); here with w
   layers     of one shape start alike; here each has its own draw
   accuracy   mean over batches of a client's test rows, a short last one counting as
              any (with 500 clients 24 rows: 10, 10 and 4); here every row counts alike
@@ -87,17 +87,17 @@ class Method(NamedTuple):
 
     algorithm: str
     hyper: Mapping[str, Any] = NOTHING
-    judged: tuple[str, str] = ("personal", "")  # (model, lambda) behind the number
+    evaluated: tuple[str, str] = ("personal", "")  # (model, lambda) behind the number
     settings: Mapping[str, Any] = NOTHING  # in place of the protocol's
     rate: float = 1.0  # its learning rate, as a multiple of the protocol's
 
 
 METHODS = {
-    "FedAvg": Method("fedavg_code", judged=("server", "")),
+    "FedAvg": Method("fedavg_code", evaluated=("server", "")),
     "FedProx": Method("fedprox_code", {"mu": 0.01}, ("server", "")),
     "SCAFFOLD": Method(
         "scaffold_code",
-        judged=("server", ""),
+        evaluated=("server", ""),
         settings={"momentum": 0.0, "weight_decay": 0.0},
         rate=10.0,
     ),
@@ -316,9 +316,9 @@ def measured(
         wanted = {**column.published, "metric": published_as}
         told = published(PUBLISHED, wanted).get(label, (np.nan, np.nan))
         told = (np.nan, np.nan) if label in column.misnamed else told
-        judged = METHODS[label].judged
-        if judged == ORACLE and metric != "accuracy":  # of which both are the same
-            judged = GREATEST
-        made = cells(rows, column.name, label, metric, judged, told)
+        evaluated = METHODS[label].evaluated
+        if evaluated == ORACLE and metric != "accuracy":  # of which both are the same
+            evaluated = GREATEST
+        made = cells(rows, column.name, label, metric, evaluated, told)
         found += [cell._replace(**part._asdict(), **sets) for cell in made]
     return found

@@ -88,8 +88,8 @@ def test_scaffolds_variate_of_all_examples_is_without_dropout():
 
 def test_per_fedavg_adapts_without_dropout():
     method = per_fedavg(TASK, LOCAL, inner_lr=0.3)
-    judged = of_keys(lambda turn: method.personal(turn, PARAMS, (), DATA))
-    assert_no_key_matters(judged)
+    evaluated = of_keys(lambda turn: method.personal(turn, PARAMS, (), DATA))
+    assert_no_key_matters(evaluated)
     slope = jax.grad(TASK.loss)(PARAMS, all_examples(), None)
     expected = tree.axpy(-0.3, slope, PARAMS)
-    toy.assert_close(jax.tree.map(lambda leaf: leaf[0], judged), expected, 1e-6)
+    toy.assert_close(jax.tree.map(lambda leaf: leaf[0], evaluated), expected, 1e-6)

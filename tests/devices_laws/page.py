@@ -24,9 +24,10 @@ A letter says that the run is refused before anything is compiled; the messages 
 below the table.
 
 Each column is a method of one family; some families have two, since their uploads
-differ in kind. Each run has {clients} clients with 3 to 20 examples and {rounds} rounds. A run
-combines one selection, one clock and at most one channel of each stage, and each item
-occurs in at least one run. If a run breaks a law, its items are tested alone.
+differ in kind. Each run has {clients} clients with 3 to 20 examples, and lasts
+{rounds} rounds. It combines one selection, one clock and at most one channel of each
+stage, and each item occurs in at least one run. If a run breaks a law, its items are
+tested alone.
 `make devices` writes this page, and `tests/test_devices_laws.py` checks a part of it.
 
 """

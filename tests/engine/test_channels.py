@@ -104,7 +104,7 @@ def on_devices(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["2", "4 homes"])
+@pytest.mark.parametrize("way", ["2", "4 pinned"])
 @pytest.mark.parametrize("names", [" ".join(names) for names in CASES_ON_DEVICES])
 def test_channels_on_several_devices_do_as_on_one(on_devices, names, way):
     one, several = on_devices[names]["1"], on_devices[names][way]

@@ -104,12 +104,12 @@ def test_who_never_reported_is_a_newcomer():
     setting, state = made(ditto(TASK, LOCAL), late)
     state, _ = engine.one_round(setting, state, ROWS)
     assert state.participations.tolist() == [1, 1, 0, 1, 1, 1, 1, 1]
-    judge = views.client_model(setting, "personal")
+    find_model = views.client_model(setting, "personal")
     w = toy.flat(state.server)
     v = toy.flat(state.clients)
     for k, wanted in ((1, v[1]), (2, w), (CLIENTS, w)):
         client = jax.tree.map(lambda leaf, k=k: leaf[min(k, 7)], state.clients)
-        model = judge(state, jnp.int32(k), client, toy.one(ROWS, 0), None)
+        model = find_model(state, jnp.int32(k), client, toy.one(ROWS, 0), None)
         np.testing.assert_array_equal(toy.flat(model), wanted)
     assert not np.allclose(v[1], w)
 

@@ -34,11 +34,11 @@ def played(tmp_path_factory):
 CASES = [
     ("fedavg", "4"),
     ("scaffold", "2"),
-    ("scaffold", "4 homes"),
+    ("scaffold", "4 pinned"),
     ("ifca", "4"),
-    ("ifca", "2 homes"),
+    ("ifca", "2 pinned"),
     ("superfed", "8"),
-    ("superfed", "8 homes"),
+    ("superfed", "8 pinned"),
     ("by_size", "2"),
 ]
 
@@ -59,7 +59,7 @@ def test_several_devices_do_as_one(played, method, devices):
 def test_a_round_has_one_all_reduce(played, method, devices):
     count = Counter(played[method][devices]["exchanges"])
     assert count["all-reduce"] == 1
-    if "homes" in devices or method in ("fedavg", "ifca", "by_size"):  # keep nothing
+    if "pinned" in devices or method in ("fedavg", "ifca", "by_size"):  # keep nothing
         assert set(count) == {"all-reduce"}
     else:
         assert set(count) == {"all-reduce", "all-to-all", "all-gather"}
@@ -95,7 +95,7 @@ def test_at_home_a_device_holds_its_own_clients_alone(played):
         for way in ways:
             devices, found = int(way.split()[0]), played[method.__name__][way]
             held = [len(train.examples.y)] * devices
-            if "homes" in way:
+            if "pinned" in way:
                 own = np.array_split(np.arange(8), devices)  # 7 clients, and nobody
                 most = max(sizes[ids[ids < 7]].sum() for ids in own)
                 held = [most] * devices

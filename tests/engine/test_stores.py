@@ -36,7 +36,7 @@ def test_every_store_and_every_cut_gives_the_same_bits(method, tmp_path):
     (stack,) = programs.stacks
     sizes = [f._cache_size() for f in (programs.cohorts, stack.carry)]
     assert sizes == [1, 1]
-    assert stack.fill._cache_size() <= 2  # of a call, and of those judged
+    assert stack.fill._cache_size() <= 2  # of a call, and of an evaluation
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_every_store_gives_the_same_bits_on_two_devices(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_ends_as_on_the_devices(tmp_path, monkeypatch):
-    """Judged in blocks of 2; the last bits are XLA's, for programs differ."""
+    """Evaluated in blocks of 2; the last bits are XLA's, for programs differ."""
     monkeypatch.setattr(offload_programs, "BLOCK", 2)
     for kind in ("device", "disk"):
         simulation._simulation.cache_clear()

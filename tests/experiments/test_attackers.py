@@ -1,4 +1,4 @@
-"""The study of attackers: who is judged, what is crossed, and what its table says."""
+"""The study of attackers: its clients, its combinations, and its table."""
 
 from types import SimpleNamespace
 from typing import Any

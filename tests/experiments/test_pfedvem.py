@@ -144,7 +144,7 @@ def test_the_table_of_uncertainty_has_means_over_seeds(study):
     personal = record | {"model": "personal", "metrics": of_clients}
     held_out = personal | {"clients": "unseen", "metrics": others}
     last = {"evaluations": [server, personal, held_out]}
-    first = uncertainty.means(uncertainty.judged({"last": last}))
+    first = uncertainty.means(uncertainty.used_metrics({"last": last}))
     assert first == [0.5] * 6
     row = uncertainty.row_of("FedAvg", 3, [first, [0.7, 1.5, 0.3, 0.1, 0.9, 0.8]])
     assert (row.accuracy, row.loss, row.auroc) == pytest.approx((60, 1, 0.65))
@@ -152,4 +152,4 @@ def test_the_table_of_uncertainty_has_means_over_seeds(study):
     assert "| FedAvg | 60.00 ± 14.14 | 1.000 |" in uncertainty.markdown([row])
     # Of a method without personal models all use the server's.
     alone = {"last": {"evaluations": [server]}}
-    assert uncertainty.means(uncertainty.judged(alone)) == [9.0] * 6
+    assert uncertainty.means(uncertainty.used_metrics(alone)) == [9.0] * 6

@@ -118,7 +118,7 @@ def test_clients_have_the_curves_that_they_have_alone():
     local, clients = Local(0.1, 4), len(toy.SIZES)
     a, b = (jax.vmap(task.init)(jax.random.split(_key(s), clients)) for s in (0, 1))
     found = curve_training.train_curve(task, a, b, train, local, _key(2), bends=2)
-    judged = landscape.curve(task, found, train, t=T)
+    evaluated = landscape.curve(task, found, train, t=T)
     for k in (0, 5):
         own = (jax.tree.map(lambda leaf, k=k: leaf[k], end) for end in (a, b))
         key = jax.random.fold_in(_key(2), k)
@@ -128,7 +128,7 @@ def test_clients_have_the_curves_that_they_have_alone():
         toy.assert_close(jax.tree.map(lambda leaf, k=k: leaf[k], found), alone)
         one = landscape.curve(task, alone, toy.one(train, k), t=T)
         np.testing.assert_allclose(
-            judged.metrics["loss"][k], one.metrics["loss"], rtol=1e-5
+            evaluated.metrics["loss"][k], one.metrics["loss"], rtol=1e-5
         )
 
 

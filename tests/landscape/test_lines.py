@@ -13,7 +13,7 @@ from pfljax.landscape import stacked as stacked_models
 
 T = (0.0, 0.3, 0.5, 1.0)
 CLIENTS = len(toy.SIZES)
-SOME = (0, 3, 6)  # clients that NumPy judges
+SOME = (0, 3, 6)  # clients that NumPy evaluates
 
 
 def stacked(task, seed):
@@ -237,9 +237,9 @@ def test_the_wrong_shapes_are_refused(clients):
 def test_bad_numbers_are_refused(clients, found):
     with pytest.raises(ValueError, match="expected ascending numbers"):
         landscape.line(*clients, t=(0.0, 1.0, 0.5))
-    for judge in (landscape.line, landscape.between):
+    for function in (landscape.line, landscape.between):
         with pytest.raises(ValueError, match="batch_size is 0, expected a whole"):
-            judge(*clients, batch_size=0)
+            function(*clients, batch_size=0)
     nobody = clients[3]._replace(size=np.zeros(CLIENTS, int))
     with pytest.raises(ValueError, match="data has no examples"):
         landscape.line(*clients[:3], landscape.pooled(nobody))

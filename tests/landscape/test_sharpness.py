@@ -42,8 +42,8 @@ def test_sharpness_is_the_rise_at_sams_point():
         found = landscape.sharpness(TASK, PARAMS, data, rho=0.2, adaptive=adaptive)
         top = float(at(w + np.float32(shift)))
         assert found.rise == pytest.approx(top - start, rel=1e-4)
-    judged = metrics.score(partial(TASK.predict, PARAMS), data, 10)
-    assert found.loss == pytest.approx(float(judged["loss"]), rel=1e-5)
+    evaluated = metrics.score(partial(TASK.predict, PARAMS), data, 10)
+    assert found.loss == pytest.approx(float(evaluated["loss"]), rel=1e-5)
     more = landscape.sharpness(TASK, PARAMS, data, rho=0.2, adaptive=True, steps=9)
     assert more.rise > found.rise
 

@@ -20,7 +20,7 @@ ASKED = tiny.TINY.replace(rounds=2, ood_examples=30)
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory):
-    """Of a run that judges detection."""
+    """The federation of a run with detection."""
     path = tmp_path_factory.mktemp("run")
     run(ASKED.replace(out=str(path)), quiet=True, report=False)
     return path

@@ -58,10 +58,10 @@ def test_a_model_and_prototypes_predict_and_the_model_has_a_landscape(tmp_path):
     folder = finished(tmp_path / "run", "fedproto")
     assert_scores_as_reported(folder, tmp_path)
     task = export.load_task(folder, 1)
-    foreign = export.load_params(tmp_path / "0.npz")
+    other = export.load_params(tmp_path / "0.npz")
     row = Batch.full(np.zeros((1, 8, 8, 1)))
     with pytest.raises(ValueError, match=r"w/body/.* is \(8,\), expected \(5,\); give"):
-        task.predict(foreign, row)
+        task.predict(other, row)
     for client in (-1, 6):
         with pytest.raises(ValueError, match=f"client is {client}, but this run has"):
             export.load_task(folder, client)

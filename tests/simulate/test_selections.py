@@ -37,7 +37,7 @@ REFUSED = {
     "no-trace": ({"selection": "availability:pattern=trace,file=no.npz"}, "no.npz can"),
     "choice": ({"selection": "power_of_choice:candidates=3"}, "expected 5 <= candidat"),
     "choice-many": ({"selection": "power_of_choice:candidates=30"}, "candidates <= 20"),
-    "choice-judge": ({"selection": "power_of_choice:loss=none"}, "loss is 'none'; exp"),
+    "choice-loss": ({"selection": "power_of_choice:loss=none"}, "loss is 'none'; exp"),
     "choice-batch": (
         {"selection": "power_of_choice:loss=all,batch_size=0"}, "expected at least 1",
     ),

@@ -73,7 +73,7 @@ DAMAGES = {
     "copied": lambda a, b: shutil.copy(b, a),
     "cut": cut,
     "empty": lambda a, _: np.savez(a),
-    "foreign": lambda a, _: np.savez(a, weights=np.zeros(3)),
+    "other arrays": lambda a, _: np.savez(a, weights=np.zeros(3)),
     "of nobody": change(point=None),
     "of no JSON": change(point=np.array("{")),
     "of a list": change(point=np.array("[]")),

@@ -20,10 +20,12 @@ from pfljax.registry import Share, component
 
 @component
 def apfl_code(
-    task: Task, local: Local, *, alpha: Share = 0.25, judge_untrained: bool = False
+    task: Task, local: Local, *, alpha: Share = 0.25, evaluate_untrained: bool = False
 ) -> Algorithm:
-    """Builds it. The code also judges who never took part by a mixture with a v that
-    was never trained: `judge_untrained`.
+    """Builds APFL as in the code.
+
+    With `evaluate_untrained`, clients that never took part are evaluated with a mixture
+    with an untrained v, as in the code.
     """
     slope_of = jax.value_and_grad(task.loss)
 
@@ -42,4 +44,4 @@ def apfl_code(
     method = apfl(task, local, alpha=alpha, adaptive=False)._replace(
         train=train, aggregate=fedavg(task, local).aggregate
     )
-    return keep_biases(method._replace(newcomer=None) if judge_untrained else method)
+    return keep_biases(method._replace(newcomer=None) if evaluate_untrained else method)

@@ -7,8 +7,8 @@ grad f(w), then v, by the gradient g_v of the mixed model's loss with that w. al
 moves last and at the first step of a round alone, by
 <v - w, alpha g_v + (1 - alpha) g_w> + 0.02 alpha, clipped to [0, 1]: with the w and v
 after their steps, and the gradients g from before that of v. w is FedAvg's of the same
-weighting. Client k is judged by the mixture with the newest w, or by w before it ever
-took part.
+weighting. Client k is evaluated with the mixture with the newest w, or with w before it
+first takes part.
 
 Differs from the paper in each of these; `apfl` is the paper's.
 """
@@ -73,7 +73,7 @@ def apfl_fedtorch(
 
 
 def mixture(w, v, alpha):
-    """The model that is judged and exported: two networks, whose logits mix."""
+    """The model that is evaluated and exported: two networks, whose logits mix."""
     return {"w": w, "v": v, "alpha": alpha}
 
 

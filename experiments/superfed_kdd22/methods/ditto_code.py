@@ -21,10 +21,12 @@ def ditto_code(
     *,
     lam: NotNegative = 1.0,
     personal_epochs: Epochs = 5,
-    judge_untrained: bool = False,
+    evaluate_untrained: bool = False,
 ) -> Algorithm:
-    """Builds it. The code also judges who never took part by a v_k that was never
-    trained: `judge_untrained`.
+    """Builds Ditto as in the code.
+
+    With `evaluate_untrained`, clients that never took part are evaluated with an
+    untrained v_k, as in the code.
     """
     shared = fedavg(task, local)
 
@@ -35,4 +37,4 @@ def ditto_code(
         return v, upload, metrics
 
     method = ditto(task, local)._replace(train=train)
-    return keep_biases(method._replace(newcomer=None) if judge_untrained else method)
+    return keep_biases(method._replace(newcomer=None) if evaluate_untrained else method)

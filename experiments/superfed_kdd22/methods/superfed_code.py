@@ -23,19 +23,20 @@ def superfed_code(
     mu: NotNegative = 0.01,
     nu: NotNegative = 2.0,
     start: Share = 0.4,
-    judge_untrained: bool = False,
+    evaluate_untrained: bool = False,
     rounds: AtLeastOne = 100,
 ) -> Algorithm:
     """Builds SuPerFed-MM (`mixing` = "model") or -LM ("layer").
 
-    The code also judges who never mixed with the v it started with: `judge_untrained`.
+    With `evaluate_untrained`, clients that never mixed are evaluated with their first
+    v, as in the code.
     """
     method = superfed(task, local, mixing=mixing, start=start, rounds=rounds)
     first = first_mixed(start, rounds)
 
     def init_client(params, client_id, key):
         client = method.init_client(params, client_id, key)
-        return client._replace(mixed=jnp.bool_(judge_untrained))
+        return client._replace(mixed=jnp.bool_(evaluate_untrained))
 
     return keep_biases(
         method._replace(

@@ -132,8 +132,8 @@ def test_a_client_is_evaluated_with_the_newest_body_under_its_own_head():
     q = gaussian.around({"body": None, "head": jnp.asarray([0.5])}, 2.0)
     batch = Batch.full(jnp.ones((2, 4)))
     method = build(TASK, toy.full_batch())
-    judged = method.personal(toy.turn(KEY), server, q, None)
-    np.testing.assert_array_equal(toy.flat(judged), [1, -2, 0.5])
+    evaluated = method.personal(toy.turn(KEY), server, q, None)
+    np.testing.assert_array_equal(toy.flat(evaluated), [1, -2, 0.5])
     method = build(TASK, toy.full_batch(), draws=2000)
     drawn = method.personal(toy.turn(KEY), server, q, None)
     head = np.asarray(drawn.drawn["head"])[:, 0]

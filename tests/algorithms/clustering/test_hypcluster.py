@@ -72,8 +72,8 @@ def test_a_client_is_evaluated_with_the_model_of_least_training_loss():
     server = method.init(toy.unflat(np.ones(3)), 4, key)._replace(w=toy.unflat(models))
     for k in range(4):
         data = toy.one(toy.quadratic_clients(), k)
-        judged = toy.flat(method.personal(toy.turn(), server, (), data))
-        np.testing.assert_array_equal(judged, models[nearest(models, k)])
+        evaluated = toy.flat(method.personal(toy.turn(), server, (), data))
+        np.testing.assert_array_equal(evaluated, models[nearest(models, k)])
 
 
 @pytest.mark.parametrize(

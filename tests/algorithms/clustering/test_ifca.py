@@ -62,8 +62,8 @@ def test_a_client_is_evaluated_with_the_model_of_least_training_loss():
     turn = toy.turn(jax.random.key(0), 0, 1)
     for k in range(4):
         data = toy.one(toy.quadratic_clients(), k)
-        judged = toy.flat(method.personal(turn, server, (), data))
-        np.testing.assert_array_equal(judged, models[nearest(models, k)])
+        evaluated = toy.flat(method.personal(turn, server, (), data))
+        np.testing.assert_array_equal(evaluated, models[nearest(models, k)])
 
 
 def test_gradient_averaging_divides_by_those_who_reported():

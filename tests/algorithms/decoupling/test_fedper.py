@@ -34,8 +34,8 @@ def test_fedper_against_numpy():
 def test_a_client_is_evaluated_with_the_newest_body_under_its_own_head():
     method = fedper(toy.quadratic(), toy.full_batch())
     body, head = {"body": np.ones(2), "head": None}, {"body": None, "head": np.zeros(1)}
-    judged = method.personal(None, body, head, None)
-    np.testing.assert_array_equal(toy.flat(judged), [1, 1, 0])
+    evaluated = method.personal(None, body, head, None)
+    np.testing.assert_array_equal(toy.flat(evaluated), [1, 1, 0])
     assert method.server_model is None
 
 
@@ -45,7 +45,7 @@ def test_an_unseen_client_fits_a_head_to_the_newest_body(factory):
     turn = toy.turn(jax.random.key(0), 0, 0)
     body = {"body": jnp.ones(2), "head": None}
     head = method.init_client(toy.unflat(np.ones(3)), jnp.int32(9), turn.key)
-    judged = method.personal(turn, body, head, toy.one(toy.quadratic_clients(), 2))
+    evaluated = method.personal(turn, body, head, toy.one(toy.quadratic_clients(), 2))
     wanted = toy.descend(np.ones(3), lambda x: toy.gradient(2, x), 4)
-    np.testing.assert_allclose(judged["head"], wanted[2:], rtol=1e-6)
-    np.testing.assert_array_equal(judged["body"], [1, 1])
+    np.testing.assert_allclose(evaluated["head"], wanted[2:], rtol=1e-6)
+    np.testing.assert_array_equal(evaluated["body"], [1, 1])

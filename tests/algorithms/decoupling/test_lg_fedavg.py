@@ -39,10 +39,10 @@ def test_an_unseen_client_fits_a_body_under_the_newest_head():
     turn = toy.turn(jax.random.key(0), 0, 0)
     head = {"body": None, "head": jnp.ones(1)}
     body = method.init_client(toy.unflat(np.ones(3)), jnp.int32(9), turn.key)
-    judged = method.personal(turn, head, body, toy.one(toy.quadratic_clients(), 2))
+    evaluated = method.personal(turn, head, body, toy.one(toy.quadratic_clients(), 2))
     wanted = toy.descend(np.ones(3), lambda x: toy.gradient(2, x), 4)
-    np.testing.assert_allclose(judged["body"], wanted[:2], rtol=1e-6)
-    np.testing.assert_array_equal(judged["head"], [1])
+    np.testing.assert_allclose(evaluated["body"], wanted[:2], rtol=1e-6)
+    np.testing.assert_array_equal(evaluated["head"], [1])
 
 
 def test_another_weighting_is_refused():
@@ -63,11 +63,11 @@ def test_who_never_took_part_is_evaluated_with_the_mean_of_the_others_bodies():
     for state, bodies in ((states[0], [newcomer]), (states[-1], met)):
         for k in (newcomer, met[0]):
             own = jax.tree.map(lambda leaf, k=k: leaf[k], state.clients)
-            judged = method.personal(None, state.server, own, None)
+            evaluated = method.personal(None, state.server, own, None)
             mean = state.clients.body["body"][np.array(bodies)].mean(0)
             expected = mean if k == newcomer else own.body["body"]
-            np.testing.assert_allclose(judged["body"], expected, rtol=1e-5)
-            np.testing.assert_array_equal(judged["head"], state.server.head["head"])
+            np.testing.assert_allclose(evaluated["body"], expected, rtol=1e-5)
+            np.testing.assert_array_equal(evaluated["head"], state.server.head["head"])
 
 
 def test_a_client_that_does_not_report_does_not_count():

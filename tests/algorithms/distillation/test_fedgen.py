@@ -208,8 +208,8 @@ def test_a_client_is_evaluated_with_the_newest_head_on_its_own_body():
     server = method.init(PARAMS, 4, jax.random.key(5))
     server = server._replace(head=tree.scale(HEAD, 2.0))
     assert method.personal is not None
-    judged = method.personal(toy.turn(), server, BODY, DATA)
-    toy.assert_same(judged, tree.merge(tree.scale(HEAD, 2.0), BODY))
+    evaluated = method.personal(toy.turn(), server, BODY, DATA)
+    toy.assert_same(evaluated, tree.merge(tree.scale(HEAD, 2.0), BODY))
 
 
 def test_bodies_may_differ():
@@ -227,8 +227,8 @@ def test_bodies_may_differ():
     toy.assert_same(sent, jax.tree.map(jnp.shape, HEAD))
     assert jax.tree.structure(after) == jax.tree.structure(body)
     assert other.personal is not None
-    judged = other.personal(turn, server, after, DATA)
+    evaluated = other.personal(turn, server, after, DATA)
     z = Batch.full(np.ones((2, 3), np.float32))
     # The head of the server on the body of the client.
-    wanted = TASK.head(server.head, deep.features(judged, z, None))
-    toy.assert_close(deep.predict(judged, z), wanted, 1e-6)
+    wanted = TASK.head(server.head, deep.features(evaluated, z, None))
+    toy.assert_close(deep.predict(evaluated, z), wanted, 1e-6)

@@ -189,13 +189,13 @@ def test_the_evaluated_model_is_the_servers_network_on_the_clients_body():
     method = built()
     w = TASK.init(jax.random.key(3))
     server = method.init(w, 2, jax.random.key(4))
-    judged = method.personal(toy.turn(), server, w, None)
-    assert isinstance(judged, Pair)
+    evaluated = method.personal(toy.turn(), server, w, None)
+    assert isinstance(evaluated, Pair)
     x, _ = perceptron.examples(1)
     z = perceptron.features(perceptron.weights(w), x)
     g = perceptron.weights(server.g)
     wanted = perceptron.logits(g, perceptron.features(g, z))
-    logits = method.predict(judged, Batch.full(np.float32(x)))
+    logits = method.predict(evaluated, Batch.full(np.float32(x)))
     np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
 
 

@@ -124,8 +124,8 @@ def test_the_nearest_known_prototype_is_the_answer():
     z = perceptron.features(perceptron.weights(w), x)
     near = np.stack([z[0], z[5], z[9]]).astype(np.float32)
     known = Prototypes(jnp.asarray(near), jnp.array([1.0, 0, 1]))
-    judged = method.personal(toy.turn(), known, w, None)
-    logits = method.predict(judged, Batch.full(np.float32(x)))
+    evaluated = method.personal(toy.turn(), known, w, None)
+    logits = method.predict(evaluated, Batch.full(np.float32(x)))
     square = ((z[:, None] - near) ** 2).sum(-1)
     np.testing.assert_allclose(logits[:, [0, 2]], -square[:, [0, 2]], atol=1e-4)
     assert np.isfinite(logits).all()
@@ -139,8 +139,8 @@ def test_the_head_evaluates_as_local_training_does():
     w = TASK.init(jax.random.key(3))
     batch = Batch.full(np.float32(perceptron.examples(1)[0]))
     known = method.init(w, 2, jax.random.key(0))
-    judged = method.personal(toy.turn(), known, w, None)
-    toy.assert_same(method.predict(judged, batch), TASK.predict(w, batch))
+    evaluated = method.personal(toy.turn(), known, w, None)
+    toy.assert_same(method.predict(evaluated, batch), TASK.predict(w, batch))
     assert isinstance(fedproto(TASK, NOISY).personal(None, known, w, None), Nearest)
 
 

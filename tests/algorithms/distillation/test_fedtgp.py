@@ -212,8 +212,8 @@ def test_the_nearest_of_all_prototypes_is_the_answer():
     w = TASK.init(jax.random.key(3))
     x, _ = perceptron.examples(1)
     z = perceptron.features(perceptron.weights(w), x)
-    judged = method.personal(toy.turn(), SERVER, w, None)
-    logits = method.predict(judged, Batch.full(np.float32(x)))
+    evaluated = method.personal(toy.turn(), SERVER, w, None)
+    logits = method.predict(evaluated, Batch.full(np.float32(x)))
     _, distance = apart(z, np.float64(generate(SERVER)))
     np.testing.assert_allclose(logits, -(distance**2), rtol=1e-4, atol=1e-5)
 

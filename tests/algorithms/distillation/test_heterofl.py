@@ -284,13 +284,13 @@ def test_a_client_is_evaluated_with_its_slice_and_its_classes(monkeypatch):
     data, turn = toy.one(TRAIN, 1), toy.turn()
     for mask in (True, False):
         method = heterofl(task, NOISY, mask=mask)
-        judged = method.personal(turn, server, (), data)
-        toy.assert_same(judged.w, slices.cut(server, judged.w))
-        assert judged.w["head"]["kernel"].shape == (2, 3)
-        wanted = np.array(task.predict(judged.w, batch))
+        evaluated = method.personal(turn, server, (), data)
+        toy.assert_same(evaluated.w, slices.cut(server, evaluated.w))
+        assert evaluated.w["head"]["kernel"].shape == (2, 3)
+        wanted = np.array(task.predict(evaluated.w, batch))
         if mask:
             wanted[:, 1] = 0
-        np.testing.assert_array_equal(method.predict(judged, batch), wanted)
+        np.testing.assert_array_equal(method.predict(evaluated, batch), wanted)
 
 
 @cache
@@ -337,11 +337,13 @@ def test_training_sends_no_statistics():
 def test_a_slice_is_evaluated_with_statistics_of_its_own():
     """Not by those of the wide model, whose channels have more inputs."""
     methods, server = round_of_cnns()
-    judged = jax.jit(methods[1].personal)(toy.turn(), server, (), toy.one(images(), 1))
-    cut = slices.cut(server, judged.w)
+    evaluated = jax.jit(methods[1].personal)(
+        toy.turn(), server, (), toy.one(images(), 1)
+    )
+    cut = slices.cut(server, evaluated.w)
     deep = "body/layers_6/BatchNorm_0/batch_stats/var"
-    assert np.abs(by_name(judged.w)[deep] / by_name(cut)[deep] - 1).max() > 0.05
-    toy.assert_same(by_path(judged.w), by_path(cut))
+    assert np.abs(by_name(evaluated.w)[deep] / by_name(cut)[deep] - 1).max() > 0.05
+    toy.assert_same(by_path(evaluated.w), by_path(cut))
 
 
 def test_models_that_are_no_slices_are_refused():

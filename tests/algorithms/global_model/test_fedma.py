@@ -281,7 +281,7 @@ def test_a_wider_model_is_evaluated_as_a_clients_own():
     toy.assert_same(same.server_model(same.init(params, 4, None)), params)
     assert wider.server_model is None
     server = wider.init(params, 4, None)
-    judged = wider.personal(toy.turn(), server, None, None)
+    evaluated = wider.personal(toy.turn(), server, None, None)
     batch = Batch.full(TRAIN.examples.x)
-    logits = wider.predict(judged, batch)
+    logits = wider.predict(evaluated, batch)
     np.testing.assert_allclose(logits, TASK.predict(params, batch), rtol=1e-5)

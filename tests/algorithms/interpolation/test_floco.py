@@ -188,7 +188,7 @@ def test_the_own_simplex_is_alone_without_pull_and_tied_by_a_large_one(lam, ends
 
 
 def test_endpoints_feed_the_landscape():
-    """From the server's model to that by which the client is judged."""
+    """From the server's model to that of the client."""
     task, local = toy.classifier(), Local(0.3, batch_size=4)
     train, test = toy.ragged(held_out=5)
     count = len(toy.SIZES)

@@ -102,7 +102,7 @@ def test_a_client_is_evaluated_with_w_and_once_mixed_at_one_half_of_its_path():
     w, v = toy.unflat([0.0, 2, 4]), toy.unflat([1.0, 0, 0])
     for finished, expected in ((5, [0.0, 2, 4]), (6, [0.5, 1, 2])):
         turn = toy.turn(jax.random.key(0), finished, 1)
-        judged = method.personal(turn, w, Client(v, jnp.bool_(True)), None)
-        np.testing.assert_allclose(toy.flat(judged), expected)
+        evaluated = method.personal(turn, w, Client(v, jnp.bool_(True)), None)
+        np.testing.assert_allclose(toy.flat(evaluated), expected)
     toy.assert_same(method.endpoints(w, Client(v, jnp.bool_(True))), (w, v))
     assert float(tree.dot(w, v)) == 0

@@ -64,9 +64,9 @@ def test_a_client_is_fine_tuned_with_the_learned_rates():
     server = server._replace(b=toy.unflat(eta**2 * 9), g=toy.unflat([9.0, 9, 9]))
     np.testing.assert_array_equal(toy.flat(method.server_model(server)), phi)
     data = toy.one(toy.quadratic_clients(), 1)
-    judged = toy.flat(method.personal(toy.turn(), server, (), data))
+    evaluated = toy.flat(method.personal(toy.turn(), server, (), data))
     tuned = toy.descend(phi, lambda w: eta * toy.gradient(1, w), 2, 1.0)
-    np.testing.assert_allclose(judged, tuned, rtol=1e-5)
+    np.testing.assert_allclose(evaluated, tuned, rtol=1e-5)
 
 
 def test_a_decay_of_the_learning_rate_lowers_the_rates():

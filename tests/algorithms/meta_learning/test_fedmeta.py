@@ -91,10 +91,10 @@ def test_a_client_is_evaluated_after_adaptation_on_its_support():
     )
     data, theta = toy.one(toy.noisy_clients(), 1), np.float32([1, 2, 3])
     server = method.init(toy.unflat(theta), 8, jax.random.key(0))
-    judged = toy.flat(method.personal(toy.turn(), server, (), data))
+    evaluated = toy.flat(method.personal(toy.turn(), server, (), data))
     mean = np.asarray(batch(data, 0, 8).x[:, 1:]).mean(0)  # of 20 rows
     expected = toy.descend(theta, lambda x: x - mean, 2, INNER)
-    np.testing.assert_allclose(judged, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(evaluated, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -86,11 +86,11 @@ def test_a_linear_hypernetwork_against_numpy(momentum):
             parts[number] = parts[number] - LR * trace[number]
         for found, part in zip(parts_of(state.server.learned.w), parts, strict=True):
             np.testing.assert_allclose(found, part, rtol=1e-4, atol=1e-5)
-    judge = pfedhn(TASK, toy.full_batch()).personal
+    personal = pfedhn(TASK, toy.full_batch()).personal
     nothing = {"body": None, "head": None}
     for k in range(4):
-        judged = judge(toy.turn(client_id=k), states[-1].server, nothing, ())
-        np.testing.assert_allclose(toy.flat(judged), made(parts, k), rtol=1e-4)
+        evaluated = personal(toy.turn(client_id=k), states[-1].server, nothing, ())
+        np.testing.assert_allclose(toy.flat(evaluated), made(parts, k), rtol=1e-4)
 
 
 def test_a_step_is_gradient_descent_end_to_end():
@@ -173,12 +173,14 @@ def test_a_newcomer_steps_its_embedding_alone():
     parts = parts_of(server.learned.w)
     parts[4] = parts[4].mean(0, keepdims=True)
     data = toy.one(toy.quadratic_clients(), 1)
-    judged = method.newcomer(toy.turn(KEY, steps=3, client_id=7), server, data)
+    evaluated = method.newcomer(toy.turn(KEY, steps=3, client_id=7), server, data)
     for _ in range(2):
         theta = made(parts, 0)
         change = theta - toy.descend(theta, lambda x: toy.gradient(1, x))
         parts[4] = parts[4] - LR * slopes(parts, {0: change})[4]
-    np.testing.assert_allclose(toy.flat(judged), made(parts, 0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        toy.flat(evaluated), made(parts, 0), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_personal_head_stays_with_its_client():
@@ -196,8 +198,8 @@ def test_a_personal_head_stays_with_its_client():
             own = toy.descend(own, lambda x, k=k: toy.A[k] * (x - toy.B[k, 2:]))
         np.testing.assert_allclose(heads[k], own, rtol=1e-5)
         kept = {"body": None, "head": heads[k]}
-        judged = method.personal(toy.turn(client_id=k), after.server, kept, ())
-        np.testing.assert_array_equal(judged["head"], heads[k])
+        evaluated = method.personal(toy.turn(client_id=k), after.server, kept, ())
+        np.testing.assert_array_equal(evaluated["head"], heads[k])
     body = tree.sub(after.server.learned.w.h.bias, before.server.learned.w.h.bias)
     assert body["head"] is None
     assert np.abs(body["body"]).max() > 1e-3

@@ -49,9 +49,9 @@ def test_a_client_is_evaluated_before_and_after_fine_tuning():
     w, data = np.float32([1, -2, 3]), toy.one(toy.quadratic_clients(), 1)
     server = method.init(toy.unflat(w), 4, jax.random.key(0))
     np.testing.assert_array_equal(toy.flat(method.server_model(server)), w)
-    judged = method.personal(toy.turn(), server, (), data)
+    evaluated = method.personal(toy.turn(), server, (), data)
     tuned = toy.descend(w, lambda x: toy.gradient(1, x), steps=2)
-    np.testing.assert_allclose(toy.flat(judged), tuned, rtol=1e-5)
+    np.testing.assert_allclose(toy.flat(evaluated), tuned, rtol=1e-5)
 
 
 def test_a_wrong_server_is_refused():

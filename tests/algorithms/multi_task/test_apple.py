@@ -39,11 +39,13 @@ def test_apple_against_numpy():
             found = toy.flat(known)
             np.testing.assert_allclose(found, cores, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(state.server.p, p, rtol=1e-4, atol=1e-5)
-    judge = apple(TASK, toy.full_batch()).personal
+    personal = apple(TASK, toy.full_batch()).personal
     for k in range(4):
         own = jax.tree.map(lambda leaf, k=k: leaf[k], states[-1].clients)
-        judged = judge(toy.turn(client_id=k), states[-1].server, own, ())
-        np.testing.assert_allclose(toy.flat(judged), p[k] @ cores, rtol=1e-4, atol=1e-5)
+        evaluated = personal(toy.turn(client_id=k), states[-1].server, own, ())
+        np.testing.assert_allclose(
+            toy.flat(evaluated), p[k] @ cores, rtol=1e-4, atol=1e-5
+        )
 
 
 def test_a_client_of_no_run_has_the_mean_of_the_cores():
@@ -51,8 +53,8 @@ def test_a_client_of_no_run_has_the_mean_of_the_cores():
     server = Server(toy.unflat(cores), jnp.zeros((4, 4)))
     method = apple(TASK, toy.full_batch())
     turn, own = toy.turn(client_id=4), toy.unflat(np.full(3, 99.0))
-    judged = method.personal(turn, server, own, ())
-    np.testing.assert_allclose(toy.flat(judged), cores.mean(0), rtol=1e-6)
+    evaluated = method.personal(turn, server, own, ())
+    np.testing.assert_allclose(toy.flat(evaluated), cores.mean(0), rtol=1e-6)
     message = method.message(turn, server, own)
     np.testing.assert_array_equal(message.p, 0.25)
 

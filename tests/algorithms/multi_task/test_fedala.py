@@ -76,14 +76,14 @@ def test_fedala_against_numpy(layers, threshold):
     # No pass, one, and until the losses settle, which some do before the cap.
     assert {0, 1} < counted
     assert any(10 < passes < 50 for passes in counted)
-    # Whoever it is, it is judged by where it would begin now.
+    # Every client is evaluated with the model at which it would start now.
     personal = jax.jit(method.personal)
     for k in range(4):
         of_k = jax.tree.map(lambda leaf, k=k: leaf[k], states[-1].clients)
         data, turn = toy.one(toy.quadratic_clients(), k), toy.turn(KEY)
-        judged = personal(turn, states[-1].server, of_k, data)
+        evaluated = personal(turn, states[-1].server, of_k, data)
         v, *_ = begun(k, w, clients[k], layers, threshold)
-        np.testing.assert_allclose(toy.flat(judged), v, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(toy.flat(evaluated), v, rtol=1e-4, atol=1e-5)
 
 
 def client_of(own, stage):

@@ -113,7 +113,7 @@ def test_exploring_takes_any():
 
 
 def test_a_client_trains_on_its_own_part_and_evaluates_on_the_other():
-    """Rows of the other part are never stepped on, nor those of the first judged."""
+    """No step uses the second part, and no evaluation the first."""
     rows = np.zeros((10, 4), np.float32)
     rows[:, 0] = 1
     rows[:8, 1:] = [1, 2, 3]

@@ -1,4 +1,4 @@
-"""A model of two networks is exported as it was judged."""
+"""A model of two networks is exported as it was evaluated."""
 
 import jax
 import numpy as np

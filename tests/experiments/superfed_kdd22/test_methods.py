@@ -25,7 +25,7 @@ CASES = [
     Case("fedrep_code", {"head_epochs": 2}, bytes=(BODY, BODY)),
     # A weak pull: near w the direction of a strong one is a matter of rounding.
     Case("ditto_code", {"lam": 0.1, "personal_epochs": 3}, bytes=(WHOLE, WHOLE)),
-    Case("apfl_code", {"judge_untrained": True}, bytes=(WHOLE, WHOLE)),
+    Case("apfl_code", {"evaluate_untrained": True}, bytes=(WHOLE, WHOLE)),
     Case("pfedme_code", {"lam": 0.5}, bytes=(WHOLE, WHOLE)),
     Case("superfed_code", {"mixing": "layer"}, bytes=(WHOLE, WHOLE)),
     Case("apfl_fedjax", bytes=(WHOLE, WHOLE)),
@@ -214,25 +214,25 @@ def test_superfed_is_pulled_by_a_norm():
 def test_a_model_that_was_never_trained_is_evaluated_if_asked(name, share):
     task, local = toy.quadratic(), toy.full_batch()
     assert method(name)(task, local).newcomer is not None
-    asked = method(name)(task, local, judge_untrained=True)
+    asked = method(name)(task, local, evaluate_untrained=True)
     assert asked.newcomer is None
     w, own = np.arange(3.0), np.full(3, 9.0)
     client = asked.init_client(toy.unflat(own), jnp.int32(0), jax.random.key(0))
-    judged = asked.personal(toy.turn(), toy.unflat(w), client, None)
-    np.testing.assert_allclose(toy.flat(judged), (1 - share) * w + share * own)
+    evaluated = asked.personal(toy.turn(), toy.unflat(w), client, None)
+    np.testing.assert_allclose(toy.flat(evaluated), (1 - share) * w + share * own)
 
 
 def test_a_superfed_model_that_never_mixed_is_evaluated_if_asked():
     task, local, key = toy.quadratic(), toy.full_batch(), jax.random.key(0)
     build = method("superfed_code")
-    asked = build(task, local, start=0.5, rounds=4, judge_untrained=True)
+    asked = build(task, local, start=0.5, rounds=4, evaluate_untrained=True)
     w = toy.unflat(np.arange(3.0))
     client = asked.init_client(w, jnp.int32(0), key)
     own = toy.flat(task.init(key))
     assert np.abs(own - toy.flat(w)).max() > 1e-3
     np.testing.assert_allclose(toy.flat(asked.endpoints(w, client)[1]), own)
-    judged = toy.flat(asked.personal(toy.turn(key, 4, 3), w, client, None))
-    np.testing.assert_allclose(judged, (own + toy.flat(w)) / 2, rtol=1e-6)
+    evaluated = toy.flat(asked.personal(toy.turn(key, 4, 3), w, client, None))
+    np.testing.assert_allclose(evaluated, (own + toy.flat(w)) / 2, rtol=1e-6)
 
 
 def test_the_gradient_of_the_norms_at_zero_is_zero():

@@ -22,7 +22,7 @@ def made(over, rounds=20):
     names, found = [*over], []
     for k, values in enumerate(itertools.product(*over.values())):
         rng = np.random.default_rng(k)
-        judged = {
+        evaluated = {
             f"{model}/{split}/{metric}": rng.random((2, CLIENTS))
             for model in ("personal", "server")
             for split in ("test", "validation")
@@ -35,7 +35,7 @@ def made(over, rounds=20):
         size = {"test": np.full(CLIENTS, 7), "validation": np.full(CLIENTS, 5)}
         at = np.array([rounds // 2, rounds])
         given = dict(zip(names, values, strict=True))
-        found.append(results.Result(given, at, np.zeros(rounds), judged, path, size))
+        found.append(results.Result(given, at, np.zeros(rounds), evaluated, path, size))
     base = load("deviations").BASE.replace(rounds=rounds)
     return results.Sweep(base, {k: [*v] for k, v in over.items()}, found)
 

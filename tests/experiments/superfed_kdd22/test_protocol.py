@@ -123,8 +123,8 @@ def test_cells_are_means_over_seeds_after_the_last_round():
     found = rows((0.5, 0.7)) + rows((0.8, 0.8), "mixture", "oracle")
     told = ("mixture", "oracle"), (90.0, 3.0)
     first, second = published.cells(found, "C", "M", "accuracy", *told)
-    assert (first.judged, first.published, first.mean) == ("mixture oracle", 90, 80)
-    assert (second.judged, second.seeds, second.rounds) == ("personal", 2, 10)
+    assert (first.model, first.published, first.mean) == ("mixture oracle", 90, 80)
+    assert (second.model, second.seeds, second.rounds) == ("personal", 2, 10)
     assert second.mean == pytest.approx(60)
     assert second.over_seeds == pytest.approx(np.std((50, 70), ddof=1))
     assert second.over_clients == pytest.approx(10)
@@ -169,7 +169,7 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
         writer.writerows(told)
     metrics = load("table5").METRICS
     found = protocol.measured(tmp_path, column, "SuPerFed-MM", metrics)
-    shown = {(c.metric, c.judged): c for c in found}
+    shown = {(c.metric, c.model): c for c in found}
     first = shown["accuracy", "mixture oracle"]
     assert (first.mean, first.published) == (40, 92.67)
     assert (first.data, first.published_on) == ("mnist", "cifar10:size=28")
@@ -183,9 +183,9 @@ def test_table_5_ranks_the_starts_of_each_method():
     cells = []
     for i, share in enumerate(range(5)):
         made = rows((0.5 + 0.1 * i,))
-        judged = ("personal", ""), (90.0 - (i == 4) * 5 + i, 1.0)
+        evaluated = ("personal", ""), (90.0 - (i == 4) * 5 + i, 1.0)
         name = f"start-{share}"
-        cells += published.cells(made, name, "SuPerFed-MM", "accuracy", *judged)
+        cells += published.cells(made, name, "SuPerFed-MM", "accuracy", *evaluated)
     text = table.along(cells).splitlines()
     assert text[1:] == ["SuPerFed-MM, accuracy: 0.20"]  # 6 of 10 pairs agree
 

@@ -64,13 +64,13 @@ def instead(monkeypatch, name, error):
 def written(experiment, over, *, out, quiet):
     """A sweep whose runs all have an accuracy of a half."""
     names = ("seed", "round", "evaluated", "lambda", "split", "metric", "mean", "std")
-    judged = (("personal", ""), ("server", ""), ("mixture", "oracle"))
+    evaluated = (("personal", ""), ("server", ""), ("mixture", "oracle"))
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "sweep.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for seed in over["seed"]:
-            for at, pair in enumerate(judged):
+            for at, pair in enumerate(evaluated):
                 row = (seed, experiment.rounds, *pair, "test", "accuracy")
                 writer.writerow((*row, 0.5 + at / 10, 0.1))
     told = {"experiment": config.to_dict(experiment), "over": over}

@@ -178,12 +178,12 @@ def test_the_models_of_a_run_are_those_with_which_it_was_evaluated(kept):
     for folder in kept:
         found = landscape.Finished(folder)
         models, rows = found.models(), found.federation.test
-        judged = landscape.line(
+        evaluated = landscape.line(
             found.task, models, models, rows, t=[0.0], batch_size=20
         )
         for metric in ("loss", "accuracy"):
             expected = last(folder, "personal", metric)
-            got = judged.metrics[metric][:, 0]
+            got = evaluated.metrics[metric][:, 0]
             np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
         one = export.personal_model(folder, 3)
         assert_close(jax.tree.map(lambda leaf: leaf[3], models), one)

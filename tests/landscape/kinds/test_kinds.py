@@ -75,7 +75,7 @@ def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
 
 
 def test_of_a_record_of_several_things_the_model_is_evaluated(monkeypatch):
-    """What a client keeps or is judged by may be a tuple, as of FedProto."""
+    """What a client keeps or uses may be a tuple, as of FedProto."""
     task = toy.classifier()
     model = task.init(jax.random.key(0))
     run = object.__new__(landscape.Finished)
