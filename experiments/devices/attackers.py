@@ -245,7 +245,7 @@ def main(
             runs = finished(experiment, seeds, folder / name)
         except ValueError as error:
             # Without a reducer there is nothing to refuse: it is a mistake.
-            if errors.tracing() or reducer == "mean":
+            if errors.shows_traceback() or reducer == "mean":
                 raise
             rows.append(refusal(method, attack, reducer, error))
             continue

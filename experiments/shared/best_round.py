@@ -115,7 +115,7 @@ def fill(cells: Sequence[Cell], seeds: Sequence[int], out: Path) -> list[Row]:
             over = {"seed": seeds}
             runs = sweep(cell.experiment, over, out=place, federation=cell.federation)
         except errors.KINDS as error:
-            if errors.tracing():
+            if errors.shows_traceback():
                 raise
             print(f"not run: {error}", file=sys.stderr, flush=True)
             continue

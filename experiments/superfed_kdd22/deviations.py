@@ -6,10 +6,10 @@
 Six places (KDD 2022 and the code of its authors), both forms of each: SCAFFOLD that is
 FedAvg; pFedMe stepped by epochs and evaluated with w, and APFL in CIFAR-10's column;
 noise types swapped, with noisy test labels; lambda chosen on test rows; calibration
-errors by batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or dealt by
-Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for validation, three
-seeds. pFedMe in its paper's form has rates that the grid of `tuned.py` chose
-on all rows, for at those of the others it diverges.
+errors by batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or
+dealt by Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for
+validation, three seeds. pFedMe in its paper's form has rates that the grid of
+`tuned.py` chose on all rows, since it diverges at those of the others.
 
 What was reached: all but the terms of FedProx and MM change a number; `REPORT.md`
 One form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two

@@ -286,7 +286,7 @@ def fill(asked: Asked, column: Column, label: str, out: Path) -> bool:
         experiment = experiment.replace(**named)
         results = sweep(experiment, {"seed": asked.seeds}, out=folder, quiet=False)
     except errors.KINDS as error:
-        if errors.tracing():
+        if errors.shows_traceback():
             raise
         print(f"not run: {error}", file=sys.stderr, flush=True)
         return False
