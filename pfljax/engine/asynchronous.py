@@ -81,13 +81,20 @@ class AsyncRounds:
 
         `resident` is that of `engine.one_round`, with all of `clients`.
         """
-        mode = self.mode
-        schedule = self._schedule(state.key, train, int(state.round))
-        time = schedule.time
-        coming = schedule.take(int(count) * mode.versions)
-        window = self._window(coming, train.size.shape[0], resident)
+        done = int(state.round)
+        window, entries = self.window(state.key, train, done, int(count), resident)
         after, metrics = self.program(state, train, window, count, public)
-        return after, metrics | _describe(coming, mode.versions, time)
+        return after, metrics | entries
+
+    def window(
+        self, key: Key, train: ClientData, done: int, count: int, resident: Any = None
+    ) -> tuple[Window, Metrics]:
+        """The events of `count` rounds after round `done`, and their log entries."""
+        schedule = self._schedule(key, train, done)
+        time = schedule.time
+        coming = schedule.take(count * self.mode.versions)
+        window = self._window(coming, train.size.shape[0], resident)
+        return window, _describe(coming, self.mode.versions, time)
 
     def clients(self, key: Key, train: ClientData, done: int, count: int) -> np.ndarray:
         """The clients whose states `count` rounds after round `done` use, i64[n]."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from pfljax import engine, selection
 from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, RunState, Task
-from pfljax.engine import Setting
+from pfljax.engine import Setting, versions
 from pfljax.engine.rounds import rounds
 from pfljax.engine.state import init_stacks, split_stacks
 from pfljax.evaluation import programs, records
@@ -33,13 +33,15 @@ class Inputs(NamedTuple):
     cohort: Any  # i32, or None where all have the same
     settings: dict[str, Any]  # f32 each, fields of Experiment
     hyper: dict[str, Any]  # f32 each, options of the method
+    events: Any = None  # a Window of each evaluation's asynchronous rounds, [T, ...]
 
 
 class Outcome(NamedTuple):
     """The results of runs, stacked over them."""
 
     loss: Any  # f32[rounds], of training
-    seconds: Any  # f32[rounds], virtual; None without a clock
+    # f32[rounds], virtual; None without a clock, and where the host has ordered events.
+    seconds: Any
     metrics: dict[str, Any]  # "personal/test/accuracy", ...: f32[T, C]
     quantities: dict[str, Any]  # of the method, such as "tau" of pFedVEM: f32[T, C]
     # After the last round: "test/accuracy", ...: f32[C, 11], and
@@ -65,12 +67,17 @@ def one_run(
     clients = take_clients(data, inputs.federation)
 
     def block(
-        state: RunState, count: Array
+        state: RunState, part: tuple[Array, Any]
     ) -> tuple[RunState, tuple[ByName, ByName, ByName]]:
         # The last block may be shorter: only `count` of its `every` rounds are run.
-        state, history = rounds(
-            setting, every, state, clients.train, count, public=clients.public
-        )
+        count, events = part
+        train, public = clients.train, clients.public
+        if events is None:
+            state, history = rounds(setting, every, state, train, count, public=public)
+        else:
+            state, history = versions.rounds(
+                setting, every, state, train, events, count, public
+            )
         metrics = evaluate(setting, task, state, clients, views(setting.algorithm))
         reported = quantities(setting, task, state)
         by_round = {name: history[name] for name in BY_ROUND if name in history}
@@ -80,7 +87,9 @@ def one_run(
     first = engine.init(setting, task, shape.num_clients, key)
     ends = [0, *evaluations(experiment)]
     counts = jnp.diff(jnp.asarray(ends))
-    state, (padded, metrics, reported) = jax.lax.scan(block, first, counts)
+    state, (padded, metrics, reported) = jax.lax.scan(
+        block, first, (counts, inputs.events)
+    )
     # Blocks are padded to `every` rounds, and only the last one may not be full.
     by_round = jax.tree.map(lambda leaf: leaf.ravel()[:num_rounds], padded)
     return Outcome(

@@ -54,8 +54,7 @@ def sweep(
       at_once: the most runs in one call, at least one on each device. By default as
         many as fit into memory, and on a CPU one on each device.
       lanes: the number of runs of a device under one vmap. By default 1 on a CPU, and
-        elsewhere all. Runs with asynchronous rounds train one after another on one
-        device.
+        elsewhere all. Runs with asynchronous rounds train one after another.
       quiet: show no progress on stderr.
 
     Raises:
@@ -194,25 +193,30 @@ def _run(
     members = group.points
     distinct, federations = _distinct_federations(members)
     data = pool.stack(distinct, group.experiment.ood_examples)
-    shared = {
-        "experiment": group.experiment,
-        "shape": group.shape,
-        "data": data,
-        "inputs": _inputs(group, federations),
-        "task": task,
-    }
+    inputs = _inputs(group, federations)
+    seconds = None
     if group.experiment.mode.name != "sync":
-        slices = asynchronous.run_all(**shared)
-    else:
-        slices = program.run_all(
-            **shared,
-            num_devices=min(num_devices, len(members)),
-            at_once=at_once,
-            lanes=lanes,
+        events, seconds = asynchronous.order_events(
+            group.experiment, group.shape, data, inputs, task
         )
+        inputs = inputs._replace(events=events)
+        # Under one vmap, runs would wait for the longest of each version.
+        at_once = lanes = 1
+    slices = program.run_all(
+        experiment=group.experiment,
+        shape=group.shape,
+        data=data,
+        inputs=inputs,
+        num_devices=min(num_devices, len(members)),
+        at_once=at_once,
+        lanes=lanes,
+        task=task,
+    )
     for which, outcomes in slices:
         for slot, run in enumerate(which):
             outcome = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outcomes)
+            if seconds is not None:
+                outcome = outcome._replace(seconds=seconds[run])
             point = members[run]
             yield point, _result(point, outcome, data, federations[run])
 
