@@ -5,6 +5,7 @@
     groups     points that differ only in traced numbers and seeds   (groups)
     program    one for each group; on a CPU a device trains one run after another,
                elsewhere all of them under one vmap                  (program, one_run)
+    events     of asynchronous runs, ordered on the host before      (asynchronous)
     folder     one file for each finished run, one tidy table     (run_files, results)
 
 Other values of a traced number compile nothing. Runs that do not fit into memory

@@ -9,7 +9,13 @@ from pfljax.engine.versions import Window
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import components
 from pfljax.simulate.shape import Shape
-from pfljax.sweep.one_run import Inputs, evaluations, make_setting, take_clients
+from pfljax.sweep.one_run import (
+    Inputs,
+    evaluations,
+    make_setting,
+    take_clients,
+    take_runs,
+)
 from pfljax.sweep.pool import Data
 
 
@@ -25,8 +31,7 @@ def order_events(
     They depend on the seed and the clients, but on none of the traced numbers.
     """
     model = task or components.make_task(experiment, shape)
-    first = jax.tree.map(lambda leaf: leaf[0], inputs)
-    setting = make_setting(experiment, shape, model, first)
+    setting = make_setting(experiment, shape, model, take_runs(inputs, 0))
     counts = np.diff([0, *evaluations(experiment)])
     rounds = asynchronous.compile_rounds(setting, int(counts.max()))
     windows = []

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax import engine, selection
 from pfljax.core import tree
@@ -47,6 +48,11 @@ class Outcome(NamedTuple):
     # After the last round: "test/accuracy", ...: f32[C, 11], and
     # "test/ensemble/accuracy", ...: f32[C].
     path: dict[str, Any]
+
+
+def take_runs(stacked: Any, index: Any) -> Any:
+    """The runs `index` of `Inputs` or of an `Outcome`, on the host."""
+    return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 
 class Clients(NamedTuple):
@@ -144,7 +150,7 @@ def evaluate(
         ood = take_ood(clients, split)
 
         def evaluate_stack(alone: Setting, stack: Any, ids: Array) -> ByName:
-            evaluate = programs.evaluate_clients(alone, view, _block(setting))
+            evaluate = programs.evaluate_clients(alone, view, alone.width)
             train = _take(clients.train, ids)
             ood_of_stack = ood and ood._replace(held=ood.held[ids])
             parts = train, _take(test, ids), ood_of_stack, clients.public
@@ -185,7 +191,7 @@ def quantities(setting: Setting, task: Task, state: RunState) -> ByName:
     """The method's quantities of each client, f32[C] by name; {} for most methods."""
 
     def stack_quantities(alone: Setting, stack: Any, ids: Array) -> ByName:
-        program = programs.quantities_of_clients(alone, _block(setting))
+        program = programs.quantities_of_clients(alone, alone.width)
         return program(state, stack, ids) if program else {}
 
     return by_stack(setting, task, state, stack_quantities)
@@ -207,20 +213,20 @@ def by_stack(
     state: RunState,
     evaluate: Callable[..., ByName],
 ) -> ByName:
-    """evaluate(setting, states, ids) of all clients, one architecture at a time."""
-    num_clients = state.participations.shape[0]
-    stacks = init_stacks(setting, task, num_clients)
-    values: ByName = {}
+    """evaluate(setting, states, ids) of all clients, one architecture at a time.
+
+    The setting has the number of clients that are evaluated at once as its width.
+    """
+    stacks = init_stacks(setting, task, state.participations.shape[0])
+    width = setting.width or setting.selection.cohort
+    values = []
     for stack, states in zip(stacks, split_stacks(setting, state.clients), strict=True):
-        alone = setting._replace(algorithm=stack.algorithm, groups=None)
-        ids = jnp.asarray(stack.ids)
-        of_stack = evaluate(alone, states, ids)
-        if len(stacks) == 1:
-            return of_stack
-        for name, metric in of_stack.items():
-            zeros = jnp.zeros((num_clients, *metric.shape[1:]), metric.dtype)
-            values[name] = values.get(name, zeros).at[ids].set(metric)
-    return values
+        alone = setting._replace(algorithm=stack.algorithm, groups=None, width=width)
+        values.append(evaluate(alone, states, jnp.asarray(stack.ids)))
+    if len(stacks) == 1:
+        return values[0]
+    order = np.argsort(np.concatenate([stack.ids for stack in stacks]))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves)[order], *values)
 
 
 def _take(data: ClientData, ids: Array) -> ClientData:
@@ -228,8 +234,3 @@ def _take(data: ClientData, ids: Array) -> ClientData:
     if len(ids) == len(data.size):
         return data
     return data._replace(offset=data.offset[ids], size=data.size[ids])
-
-
-def _block(setting: Setting) -> int:
-    """The number of clients that are evaluated at once."""
-    return setting.width or setting.selection.cohort

@@ -19,7 +19,7 @@ from pfljax.runtime.memory import free_bytes, needed_bytes
 from pfljax.runtime.programs import memoize
 from pfljax.simulate import components, size
 from pfljax.simulate.shape import Shape
-from pfljax.sweep.one_run import Inputs, Outcome, one_run
+from pfljax.sweep.one_run import Inputs, Outcome, one_run, take_runs
 from pfljax.sweep.pool import Data
 
 AXIS = "runs"
@@ -56,8 +56,8 @@ def run_all(
     at_once: int | None = None,
     lanes: int | None = None,
     task: Task | None = None,
-) -> Iterator[tuple[np.ndarray, Outcome]]:
-    """Yields (indices i[n], their outcome) of all R runs, some at a time.
+) -> Iterator[tuple[int, Outcome]]:
+    """Yields (index, outcome) of each of the R runs, call after call.
 
     The number of runs in a call is limited by `at_once` and by memory.
 
@@ -68,7 +68,9 @@ def run_all(
     if at_once is None and lanes is None and jax.default_backend() == "cpu":
         at_once = num_devices
     num_runs = len(inputs.seed)
-    leaves, treedef = _abstract_arguments(data, inputs)
+    shapes = jax.eval_shape(lambda *given: given, data, take_runs(inputs, 0))
+    # A tuple of leaves can be hashed, to find the program of an equal plan.
+    leaves, treedef = jax.tree.flatten(shapes)
     plan = Plan(
         experiment=experiment,
         method=algorithms.method(experiment.algorithm.name),
@@ -76,7 +78,7 @@ def run_all(
         devices=num_devices,
         per_call=1,
         lanes=1,
-        leaves=leaves,
+        leaves=tuple(leaves),
         treedef=treedef,
     )
     fitting = _fitting(plan, num_runs, at_once or num_runs, lanes, task)
@@ -85,30 +87,11 @@ def run_all(
     data = jax.device_put(data, everywhere)
     calls = _deal(inputs.cohort, num_runs, num_devices, fitting.plan.per_call)
     for runs in calls:
-        part = jax.device_put(_rows(inputs, runs), split)
-        outcome = jax.device_get(fitting.program(data, part))
+        part = jax.device_put(take_runs(inputs, runs), split)
+        outcomes = jax.device_get(fitting.program(data, part))
         # The last call may be filled with a run that is repeated.
-        which, first = np.unique(runs, return_index=True)
-        yield which, _rows(outcome, first)
-
-
-def _rows(stacked: Any, index: np.ndarray) -> Any:
-    """The runs `index` of a stacked record."""
-    return jax.tree.map(lambda leaf: leaf[index], stacked)
-
-
-def _abstract_arguments(
-    data: Data, inputs: Inputs
-) -> tuple[tuple[jax.ShapeDtypeStruct, ...], Any]:
-    """(leaves, structure) of (data, the inputs of one run), as shapes."""
-
-    def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype)
-
-    one = jax.tree.map(lambda leaf: leaf[0], inputs)
-    # A tuple of leaves can be hashed, to find the program of an equal plan.
-    leaves, treedef = jax.tree.flatten(jax.tree.map(abstract, (data, one)))
-    return tuple(leaves), treedef
+        for run, slot in zip(*np.unique(runs, return_index=True), strict=True):
+            yield int(run), take_runs(outcomes, slot)
 
 
 def _deal(cohort: Any, num_runs: int, devices: int, per_call: int) -> np.ndarray:

@@ -68,7 +68,8 @@ def sweep(
     _check_call(over, at_once, lanes, out)
     asked = points.make(experiment, over, federation, task)
     names = _list_values(asked, over)
-    with _holding(out) as path:
+    path = Path(out) if out is not None else None
+    with folder.lock(path, "sweep") if path else contextlib.nullcontext():
         done = _read_finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
         left = [point for point in asked if point.digest not in done]
@@ -80,20 +81,16 @@ def sweep(
             every = points.make(experiment, all_values, federation, task)
         _tabulate(path, all_values, every)
         for group in groups:
-            count = devices.choose(experiment.devices, len(group.points))
             with explain_misfit(group.experiment.algorithm.name):
-                for point, result in _run(group, task, count, at_once, lanes):
+                for point, result in _run(group, task, at_once, lanes):
                     done[point.digest] = result
                     _keep(path, all_values, point, result)
                     report(len(done))
         if left:
             # Rows were added as runs finished, and are now put in the order of points.
             _tabulate(path, all_values, every)
-    return Sweep(
-        experiment=experiment,
-        over=names,
-        results=[done[point.digest] for point in asked],
-    )
+    finished = [done[point.digest] for point in asked]
+    return Sweep(experiment=experiment, over=names, results=finished)
 
 
 def _list_values(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[Any]]:
@@ -118,16 +115,6 @@ def _check_call(
     if over == {}:
         expected = 'values by name, such as {"lr": [0.1, 0.2]}'
         raise ValueError(f"over is empty; expected {expected}")
-
-
-@contextlib.contextmanager
-def _holding(out: str | Path | None) -> Iterator[Path | None]:
-    """Locks the folder of the sweep for this process."""
-    if out is None:
-        yield None
-        return
-    with folder.lock(Path(out), "sweep"):
-        yield Path(out)
 
 
 def _file(path: Path, point: Point) -> Path:
@@ -185,7 +172,6 @@ def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
 def _run(
     group: Group,
     task: Task | None,
-    num_devices: int,
     at_once: int | None,
     lanes: int | None,
 ) -> Iterator[tuple[Point, Result]]:
@@ -202,23 +188,22 @@ def _run(
         inputs = inputs._replace(events=events)
         # Under one vmap, runs would wait for the longest of each version.
         at_once = lanes = 1
-    slices = program.run_all(
+    count = devices.choose(members[0].experiment.devices, len(members))
+    outcomes = program.run_all(
         experiment=group.experiment,
         shape=group.shape,
         data=data,
         inputs=inputs,
-        num_devices=min(num_devices, len(members)),
+        num_devices=min(count, len(members)),
         at_once=at_once,
         lanes=lanes,
         task=task,
     )
-    for which, outcomes in slices:
-        for slot, run in enumerate(which):
-            outcome = jax.tree.map(lambda leaf, slot=slot: leaf[slot], outcomes)
-            if seconds is not None:
-                outcome = outcome._replace(seconds=seconds[run])
-            point = members[run]
-            yield point, _result(point, outcome, data, federations[run])
+    for run, outcome in outcomes:
+        if seconds is not None:
+            outcome = outcome._replace(seconds=seconds[run])
+        point = members[run]
+        yield point, _result(point, outcome, data, federations[run])
 
 
 def _result(point: Point, outcome: Outcome, data: pool.Data, federation: int) -> Result:
