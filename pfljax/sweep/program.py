@@ -68,7 +68,10 @@ def run_all(
     if at_once is None and lanes is None and jax.default_backend() == "cpu":
         at_once = num_devices
     num_runs = len(inputs.seed)
-    shapes = jax.eval_shape(lambda *given: given, data, take_runs(inputs, 0))
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
+        (data, take_runs(inputs, 0)),
+    )
     # A tuple of leaves can be hashed, to find the program of an equal plan.
     leaves, treedef = jax.tree.flatten(shapes)
     plan = Plan(
