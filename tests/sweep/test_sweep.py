@@ -506,7 +506,7 @@ def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
     assert list(counts) == [("0.1", "3"), ("0.1", "0"), ("0.1", "1")]
     assert set(counts.values()) == set(whole.values())  # whole runs
     page = write_sweep_report(tmp_path, tmp_path)
-    assert "1 of 2 runs are finished; the sweep's command runs the rest." in page
+    assert "1 of 2 runs are finished" in page
     sweep(FEDAVG, over | {"seed": [2, 1]}, out=tmp_path)
     assert [seed for _, seed in count_runs(tmp_path)] == ["3", "0", "1", "2"]
     assert "runs are finished" not in write_sweep_report(tmp_path, tmp_path)
