@@ -96,7 +96,10 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        arg(help="The folder to write to. The default is the folder of the runs."),
+        arg(
+            help="The folder to write to. The default is the run's or comparison's "
+            "own; several folders get one of their own in runs/."
+        ),
     ] = None,
     target: Annotated[
         tuple[float, ...],

@@ -104,7 +104,7 @@ def predict(
     written = personal.write(columns, file)
     hits = (columns["prediction"] == columns["label"]).mean()
     clients = len(columns[personal.CONFUSION])
-    examples = count_noun(len(columns["row"]), "test example")
+    examples = count_noun(len(columns["example"]), "test example")
     who = count_noun(clients, "client") if client is None else f"client {client}"
     print(f"{examples} of {who}, accuracy {hits:.4f}")
     print(f"written to {' and '.join(map(str, written))}")

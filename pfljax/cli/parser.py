@@ -123,7 +123,8 @@ def _print_method(args: Sequence[str]) -> None:
     from pfljax.cli import listing
 
     print(listing.describe("algorithms", config_file.method(args).name))
-    print(f"\n`pfljax {args[0]} --help-all` lists every setting.")
+    if "--help-all" not in args:
+        print(f"\n`pfljax {args[0]} --help-all` lists every setting.")
 
 
 def _describe_error(args: Sequence[str], box: str) -> str:

@@ -25,7 +25,7 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
     if len(names) > LONGEST:
         shown, _, _ = names[:LONGEST].rpartition(", ")
         rest = len(known) - len(shown.split(", "))
-        names = f"{shown} and {rest} more (see `pfljax list --help`)"
+        names = f"{shown} and {rest} more"
     return f"unknown {kind} {name!r}; known: {names}{_hint(name, known)}"
 
 

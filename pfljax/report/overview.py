@@ -24,7 +24,7 @@ COLUMNS = (
     Column("gain_tuned", "Over tuned FedAvg", 100, "+.2f"),
     Column("worse_than_local", "Worse off %", 100, ".1f"),
     Column("mb", "MB", 1, ".2f"),
-    Column("seconds", "Seconds", 1, ".1f"),
+    Column("seconds", "Seconds", 1, ".3g"),
     Column("clock", "Virtual seconds", 1, ".1f"),
 )
 
@@ -35,6 +35,7 @@ def overview(frame: Frame, comparisons: Frame) -> Frame:
     `is_alike` is whether it is the best, or not distinguishable from it.
     """
     rows = select_main(frame[frame["last"]])
+    rows = rows[rows.seed.isin(common_seeds(frame))]
     wide = rows.pivot_table("mean", ["method", "seed"], "metric", dropna=False)
     spent = rows.groupby(["method", "seed"])
     spent = spent[["bytes_up", "bytes_down", "seconds", "clock"]].first()
@@ -49,6 +50,21 @@ def overview(frame: Frame, comparisons: Frame) -> Frame:
     different = with_best[with_best.p_holm < LEVEL]
     table["is_alike"] = ~table.index.isin(different.against) & bool(len(with_best))
     return table
+
+
+def common_seeds(frame: Frame) -> set[int]:
+    """The seeds that all methods have; all seeds if no seed is common."""
+    seeds = frame.groupby("method").seed.agg(set)
+    return set.intersection(*seeds) or set.union(*seeds)
+
+
+def describe_seeds(frame: Frame) -> list[str]:
+    """A sentence on seeds that are left out, because some method lacks them."""
+    others = sorted(set(frame.seed) - common_seeds(frame))
+    if not others:
+        return []
+    names = _list(map(str, others))
+    return [f"Some methods have no run of seed {names}; the table is of the others."]
 
 
 def overview_table(table: Frame, most: int | None = None) -> Table:
@@ -89,8 +105,13 @@ def answer(table: Frame, comparisons: Frame) -> list[str]:
         )
     if len(unsure):
         sentences.append(_explain_unsure(unsure))
-    if tested.seeds.min() == 1:
+    rough = tested[tested.seeds == 1]
+    if len(rough) == len(tested):
         sentences.append("With one seed this is only a rough answer.")
+    elif len(rough):
+        sentences.append(
+            f"The answer about {_list(rough.against)} is rough: it has one seed."
+        )
     elif tested.same_clients.all():
         sentences.append(
             "All seeds have the same clients, so this holds for these clients only."

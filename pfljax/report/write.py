@@ -218,6 +218,7 @@ def _write(
     sentences = []
     if len(report.comparisons):
         sentences = overview.answer(methods, report.comparisons)
+    sentences += overview.describe_seeds(report.frame)
     first = overview.overview_table(methods)
     sections: dict[str, list[Table]] = {
         "Differences in pairs": [comparison_page.pair_table(report.comparisons)],

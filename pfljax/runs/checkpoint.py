@@ -169,7 +169,7 @@ def restore(
         except CheckpointError:
             raise
         except Exception as error:
-            say(f"{path} is damaged ({str(error)[:100]})")
+            say(f"{path} is damaged ({str(error).splitlines()[0]})")
             damaged.append(path)
             continue
         if damaged:

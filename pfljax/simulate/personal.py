@@ -22,7 +22,7 @@ from pfljax.simulate.blocks import Values, by_architecture, in_blocks, take
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.simulation import Architecture, Simulation
 
-COLUMNS = ("client", "row", "label", "prediction", "probability")
+COLUMNS = ("client", "example", "label", "prediction", "probability")
 CONFUSION = "confusion"
 
 
@@ -68,7 +68,7 @@ def predictions(
 ) -> dict[str, np.ndarray]:
     """The predictions of personal models for their clients' test examples, as columns.
 
-    `client`, `row` (the number of the example among the client's, from 0), `label`,
+    `client`, `example` (the number of the example among the client's, from 0), `label`,
     `prediction` (-1 if logits are not finite) and its `probability` have a value for
     each example. `confusion` i64[n, K, K] counts the examples of each of `clients` by
     label and prediction. With the argument `client` there is only this client;
@@ -93,13 +93,13 @@ def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
         return [out]
     beside = out.with_name(f"{out.stem}_{CONFUSION}.csv")
     export.check_file(beside)
-    by_row = [columns[name].tolist() for name in COLUMNS]
-    folder.write_lines(out, COLUMNS, zip(*by_row, strict=True))
+    by_example = [columns[name].tolist() for name in COLUMNS]
+    folder.write_lines(out, COLUMNS, zip(*by_example, strict=True))
     counts = columns[CONFUSION]
     where = np.nonzero(counts)
     cells = [columns["clients"][where[0]], *where[1:], counts[where]]
     by_cell = [column.tolist() for column in cells]
-    names = ("client", "label", "prediction", "rows")
+    names = ("client", "label", "prediction", "examples")
     folder.write_lines(beside, names, zip(*by_cell, strict=True))
     return [out, beside]
 
@@ -154,20 +154,20 @@ def _columns(
     size = np.asarray(federation.test.size)[ids]
     offset = np.asarray(federation.test.offset)[ids]
     most = by_client["prediction"].shape[1]
-    which, row = np.nonzero(np.arange(most) < size[:, None])
+    which, example = np.nonzero(np.arange(most) < size[:, None])
     y = np.asarray(federation.test.examples.y)
-    label = y[offset[which] + row]
-    prediction = by_client["prediction"][which, row]
+    label = y[offset[which] + example]
+    prediction = by_client["prediction"][which, example]
     classes = federation.num_classes
     confusion = np.zeros((len(ids), classes, classes), np.int64)
     known = prediction >= 0
     np.add.at(confusion, (which[known], label[known], prediction[known]), 1)
     return {
         "client": ids[which],
-        "row": row,
+        "example": example,
         "label": label,
         "prediction": prediction,
-        "probability": by_client["probability"][which, row],
+        "probability": by_client["probability"][which, example],
         CONFUSION: confusion,
         "clients": ids,
     }

@@ -55,3 +55,15 @@ def test_one_seed_and_equal_clients_are_said():
     assert "these clients only" in answer(comparison("a", 0.2, 9.0, same=True))
     assert "more than 100 could" in answer(comparison("a", 0.9, np.nan))
     assert "cannot be tested" in answer(comparison("a", np.nan, seeds=1))
+
+
+def test_the_table_is_of_the_seeds_that_all_methods_have():
+    rows = [
+        {"method": "a", "seed": 0, "accuracy": 0.5},
+        {"method": "a", "seed": 1, "accuracy": 0.9},
+        {"method": "b", "seed": 0, "accuracy": 0.6},
+    ]
+    frame = make_frame(rows)
+    assert overview.common_seeds(frame) == {0}
+    assert "no run of seed 1;" in overview.describe_seeds(frame)[0]
+    assert overview.common_seeds(make_frame(rows[1:])) == {0, 1}  # none in common

@@ -45,7 +45,7 @@ def test_accuracy_is_that_of_the_run_exactly(folder, columns):
 
 def test_confusion_counts_the_examples(columns):
     confusion = columns["confusion"]
-    assert confusion.sum() == len(columns["row"])
+    assert confusion.sum() == len(columns["example"])
     for client in columns["clients"]:
         theirs = columns["client"] == client
         label = columns["label"][theirs]
@@ -105,7 +105,7 @@ def test_the_command_writes_one_client(folder, columns, tmp_path):
     with open(tmp_path / "p_confusion.csv", newline="") as lines:
         cells = list(csv.DictReader(lines))
     assert {cell["client"] for cell in cells} == {"3"}
-    assert sum(int(cell["rows"]) for cell in cells) == len(rows)
+    assert sum(int(cell["examples"]) for cell in cells) == len(rows)
 
 
 @pytest.mark.parametrize("client", [-1, 5])
