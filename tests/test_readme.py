@@ -21,7 +21,10 @@ from pfljax.simulate import begin
 
 FAST = ("contributing", "index", "method_table", "speed")
 # First words of lines that no test runs: they install, download, or need hosts.
-NOT_RUN = ("#", "#!/bin/bash", "#SBATCH", "jupyter", "make", "pip", "python", "srun")
+NOT_RUN = (
+    *("#", "#!/bin/bash", "#SBATCH", "jupyter", "make", "pip", "python", "srun"),
+    ".venv/bin/python",
+)
 LONG = {"rounds": 2, "epochs": 1}
 
 
