@@ -23,6 +23,8 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
     digest = config.digest(run.experiment)
     abstract = simulation.abstract(run.sim)
     saved = checkpoint.restore(run.path / "checkpoints", abstract, digest, say)
+    if saved is None:
+        _check_unsaved(run)
     meta = saved.meta if saved else None
     done = meta.round if meta else 0
     lines, checksum = _restore_log(run, done, meta.log if meta else None)
@@ -40,6 +42,17 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
         stopped=stopping.resume(run, state, last),
     )
     return progress, meta
+
+
+def _check_unsaved(run: Run) -> None:
+    """Refuses to start again at round 1 over the log of a run that lost its states."""
+    lines = ask(log.read, run.path / "metrics.jsonl", run.experiment.rounds)
+    # The third evaluation is logged after the checkpoint of the first one is complete.
+    if sum("evaluations" in line for line in lines) > 2:
+        raise folder.FolderError(
+            f"{run.path} has a log of {len(lines)} rounds, but no checkpoint: put its "
+            "checkpoints back, or start again with another --out"
+        )
 
 
 def _restore_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:

@@ -249,6 +249,16 @@ def test_a_log_that_is_not_the_checkpoints_is_refused(done, tmp_path, damage):
         run(tiny.SEEN.replace(out=str(half)))
 
 
+def test_a_log_without_checkpoints_is_not_overwritten(tmp_path):
+    job = tiny.SEEN.replace(out=str(tmp_path / "run"), eval_every=1, rounds=3)
+    run(job)
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    log = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    with pytest.raises(FolderError, match="has a log of 3 rounds, but no checkpoint"):
+        run(job.replace(rounds=4))
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == log
+
+
 def test_a_missing_summary_is_made_again(done, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(done, folder)
@@ -358,7 +368,9 @@ def test_a_model_of_ones_own_is_run(tmp_path):
     assert params["head"]["kernel"].shape == (4, 3)
     with pytest.raises(FolderError, match=r"its own task in Python; .* task=\.\.\."):
         export.personal_model(tmp_path, 0, mine())
-    with pytest.raises(FolderError, match="has a model of its own, 'own'; take the ta"):
+    with pytest.raises(
+        FolderError, match="has a model of your own, 'own'; use the task"
+    ):
         export.load_task(tmp_path)
     code, _, errors = tiny.main("resume", tmp_path)
     assert (code, errors.count("\n")) == (2, 1)

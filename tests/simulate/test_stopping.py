@@ -215,7 +215,7 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
         ),
         (
             lambda job: sweep(job.replace(patience=2), {"lr": [0.1]}),
-            "^patience is 2: runs of a sweep",
+            "^patience is 2: the runs of a sweep",
         ),
         (
             lambda job: ran(job, job.out, callback=3),
@@ -225,7 +225,10 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             lambda job: ran(job, job.out, callback=lambda metrics: True),
             r"callback takes \(metrics\); expected a function of round, metrics, state",
         ),
-        (lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}), "^log is csv: runs"),
+        (
+            lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}),
+            "^log is csv: the runs",
+        ),
         (lambda job: ran(job.replace(log="cvs"), job.out), "unknown log 'cvs'"),
     ],
 )
