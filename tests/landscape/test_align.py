@@ -133,5 +133,5 @@ def test_parameters_that_the_units_are_not_of_are_refused():
 def test_a_layer_that_is_not_known_is_refused():
     network = Network(nn.Sequential([nn.LayerNorm()]), nn.Dense(3))
     params = network.init(jax.random.key(0), np.zeros((1, 5)))["params"]
-    with pytest.raises(ValueError, match="LayerNorm at body/layers_0 is a layer whose units"):
+    with pytest.raises(ValueError, match="LayerNorm at body/layers_0 is a layer"):
         hidden_units(network, params)
