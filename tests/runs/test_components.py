@@ -29,7 +29,7 @@ from pfljax.runs.folder import write_json
         ({"channel": "clap"}, "unknown channel 'clap'; known: adaptive_clip, "),
         (
             {"optimizer": "adamm"},
-            "more (see `pfljax list --help`); did you mean 'adam'?",
+            "more; did you mean 'adam'?",
         ),
         ({"optimizer": "softmax_cross_entropy"}, "unknown optimizer 'softmax_cross_e"),
         ({"optimizer": "adam:b3=0.1"}, "'adam': unknown parameter 'b3'; known: b1"),
