@@ -2,18 +2,8 @@
 
 import pytest
 
-LABELS = [
-    "Standalone",
-    "LG-FedAvg",
-    "FedGen",
-    "FML",
-    "FedKD",
-    "FedDistill",
-    "FedProto",
-    "FedAKT",
-    "FedTGP",
-    "FedGH",
-]
+# One of each kind: a head, a generator, a small model, prototypes, an adapter.
+LABELS = ["LG-FedAvg", "FedGen", "FedKD", "FedProto", "FedAKT"]
 
 
 @pytest.mark.slow

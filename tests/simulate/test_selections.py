@@ -25,7 +25,7 @@ LEARNING = [
     "cmab",
     "favor:components=2,hidden=4",
 ]
-SWEPT = ["tifl:tiers=2,interval=1", "fedsae", "oort", "power_of_choice:loss=all"]
+SWEPT = ["tifl:tiers=2,interval=1", "power_of_choice:loss=all"]
 REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
