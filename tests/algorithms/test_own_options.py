@@ -58,17 +58,9 @@ def test_an_option_with_the_name_of_a_setting_is_refused(folder, name):
     assert expected in errors
 
 
-def test_a_shell_completes_names_of_methods(folder):
-    write(folder, "task, local, *, needed: float")
-    code, script, _ = tiny.main("--tyro-print-completion", "bash")
-    assert not code
-    for word in ('"ditto"', '"mine"', '"--cohort"'):
-        assert word in script.replace("'", '"')
-
-
 @pytest.mark.parametrize("shell", ["foo", ""])
 def test_a_shell_that_tyro_does_not_know_is_refused(shell):
     told = tiny.main("--tyro-print-completion", *filter(None, [shell]))
-    known = f"pfljax: unknown shell {shell!r}; known: bash, fish, tcsh, zsh"
+    known = f"pfljax: --tyro-print-completion is {shell!r}; known: bash,"
     assert told[:2] == (2, "")
     assert told[2].startswith(known)

@@ -64,7 +64,7 @@ OTHERS = {
     ),
     "server-no-model": (
         "scaffold", {}, {"server_optimizer": "fedadam"},
-        "server of scaffold keeps is not one model",
+        "server of scaffold does not keep one model",
     ),
     "server-mode": (
         "fedavg", {}, {"server_optimizer": "fedadam", "mode": "fedbuff",

@@ -163,8 +163,7 @@ def cavity_prior(s, site, share):
 
 def damp(q, s, p, damping):
     """The damped change from s to q, where q is at least as precise as p."""
-    change = tree.sub(gaussian.natural(q, p.precision), s)
-    return statistics.scale(change, damping)
+    return statistics.scale(tree.sub(gaussian.natural(q, p.precision), s), damping)
 
 
 def aggregate(s, changes, cohort):

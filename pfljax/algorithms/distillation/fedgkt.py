@@ -133,11 +133,8 @@ def training(task, local, alpha, temperature, most_rows):
 
         w, metrics = fit_objective(objective, w, number_examples(data), turn, local)
         size = local.batch_size
-        return (
-            w,
-            sent_examples.from_client(task, w, data, turn, most_rows, size),
-            metrics,
-        )
+        upload = sent_examples.from_client(task, w, data, turn, most_rows, size)
+        return w, upload, metrics
 
     return train
 
