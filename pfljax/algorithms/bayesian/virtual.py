@@ -104,7 +104,7 @@ def virtual(
         train=training(task, adam, kl_weight, damping),
         aggregate=aggregate,
         server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, k, data: predictive(
+        personal=lambda turn, s, k, _: predictive(
             turn, s, in_leaves(k.private), k.gate
         ),
         newcomer=newcomer,
