@@ -117,7 +117,6 @@ def virtual(
 def training(task, adam, kl_weight, damping):
     """The `train` of VIRTUAL."""
     loss = partial(drawn_loss, raveled.ravel_task(task))
-    unravel = raveled.unraveling(task)
 
     def train(turn, message, client, data):
         s = gaussian.Natural(*map(raveled.ravel, message))
@@ -137,7 +136,7 @@ def training(task, adam, kl_weight, damping):
         change = damp(shared, s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)
         path = gaussian.Gaussian(mean.private, spread.private)
-        upload = gaussian.Natural(*map(unravel, change))
+        upload = gaussian.Natural(*map(raveled.unraveling(task), change))
         return Client(site=site, private=path, gate=gate), upload, metrics
 
     return train
