@@ -24,7 +24,10 @@ def progress(
     if sys.stderr.isatty():
         from tqdm import tqdm
 
-        with tqdm(total=total, initial=done, unit="round", desc=name or None) as bar:
+        # A comparison has many runs: the bar of one that is finished goes.
+        with tqdm(
+            total=total, initial=done, unit="round", desc=name or None, leave=False
+        ) as bar:
 
             def show(round_: int, **figures: Any) -> None:
                 rounds_a_second = measure(round_, "accuracy" in figures)
