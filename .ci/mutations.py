@@ -39,8 +39,8 @@ channel/sparse.py | 1 if feedback else flat.size / count | 1 | channel/test_comp
 channel/quantised.py | (number / levels) | (number / (levels + 1)) | channel/test_compressing.py
 channel/clipping.py | norm / jnp.maximum(length, norm) | 1 / jnp.maximum(length, norm) | channel/test_private.py channel/test_channel.py
 channel/private.py | -rate * (share - quantile) | rate * (share - quantile) | channel/test_private.py
-channel/robust.py | (rank >= cut) | (rank > cut) | channel/test_robust.py
-channel/losing.py | jax.random.uniform(client_key) >= share | jax.random.uniform(client_key) < share | channel/test_channel.py channel/test_together.py
+channel/robust.py | (rank >= cut) | (rank > cut) | core/test_aggregation.py
+channel/losing.py | jax.random.uniform(client_key) >= share | jax.random.uniform(client_key) < share | channel/test_robust.py
 engine/clock.py | is_late = seconds > clock.deadline | is_late = seconds >= clock.deadline | engine/test_clock.py
 engine/clock.py | jnp.minimum(seconds, clock.deadline) | seconds | engine/test_clock.py
 engine/clock.py | jnp.exp(profile.jitter * noise) | jnp.exp(-profile.jitter * noise) | engine/test_clock.py engine/test_events.py
