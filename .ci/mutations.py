@@ -48,7 +48,7 @@ engine/events.py | concurrency + buffer - 1 | concurrency + buffer - 2 | engine/
 engine/events.py | self.number - job.version | self.number - job.version + 1 | engine/test_events.py engine/test_asynchronous.py
 engine/plan.py | .sum(1) * first | .sum(1) | engine/test_rounds.py selection/test_selection.py
 engine/rounds.py | cohort.mask.sum() > 0, server, state.server | cohort.mask.sum() >= 0, server, state.server | engine/test_rounds.py engine/test_clock.py
-engine/rounds.py | cohort_key(state.key, state.round + 1) | cohort_key(state.key, state.round + 2) | engine/test_rounds.py simulate/test_resume.py
+engine/plan.py | learned, cohort_key(key, round_) | learned, cohort_key(key, round_ + 1) | selection/test_power_of_choice.py
 selection/oort.py | jnp.minimum(late, 1) ** penalty | jnp.minimum(late, 1) ** -penalty | selection/test_oort.py
 selection/oort.py | finished = state.round + 1 | finished = state.round | selection/test_oort.py
 selection/tifl.py | num_clients // tiers | num_clients // tiers + 1 | selection/test_tifl.py
