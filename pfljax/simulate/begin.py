@@ -4,7 +4,7 @@ Mistakes in settings and data are found here, before anything trains.
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,7 +127,7 @@ def begin(
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
-        _announce(simulation.describe(sim))
+        say(f"pfljax: {simulation.describe(sim)}")
     examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,
@@ -138,12 +138,6 @@ def begin(
         history={},
         describe=partial(ask, folder.write_partition, path, described, examples),
     )
-
-
-@cache
-def _announce(description: str) -> None:
-    """Says how clients train on the devices, once: a comparison has many runs."""
-    say(f"pfljax: {description}")
 
 
 def _describe(
