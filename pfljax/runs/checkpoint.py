@@ -169,7 +169,8 @@ def restore(
         except CheckpointError:
             raise
         except Exception as error:
-            say(f"{path} is damaged ({str(error).splitlines()[0]})")
+            reason, *_ = str(error).split("\n")
+            say(f"{path} is damaged ({reason})")
             damaged.append(path)
             continue
         if damaged:
