@@ -93,8 +93,8 @@ def _train_here(
         setting, num_clients, shared, turns, weight, states, data
     )
     all_rows = rows_to_write(shared.turns)
-    local_rows = rows_to_write(turns)
-    clients = transfer.store(grid, clients, all_rows, local_rows, new_states)
+    own_rows = rows_to_write(turns)
+    clients = transfer.store(grid, clients, all_rows, own_rows, new_states)
     return clients, uploads, metrics
 
 

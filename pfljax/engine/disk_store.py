@@ -1,21 +1,19 @@
-"""Client states in two sparse files, so that they need not fit into memory.
+"""Stores client states in two sparse files, for more clients than fit into memory.
 
-records.bin  u8[C, S, bytes], the records in S slots for each client
-index.bin    u32[C, S, 2]: 1 + the round after which the slot was written, 0 for an
-             empty one, and the CRC-32 of its record
+records.bin  u8[C, S, bytes]: S slots of each client, each with a record of its state
+index.bin    u32[C, S, 2]: of each slot 1 + the round after which it was written, or 0
+             if it is empty, and the CRC-32 of its record
 
-A client that never took part needs no space, and no round takes longer with more
-clients. The state of a client after round r is in its slot with the largest round <= r.
-There is one more slot than checkpoints are kept, so that one slot is always free: no
-kept checkpoint needs it, and only that one is written. Both files are flushed before a
-checkpoint begins, nothing is written before it is committed, and a run that continues
-from round r first forgets all slots of later rounds. So a kill or a power failure
-damages only records that are younger than the checkpoint to which the run goes back.
+`write` puts records into slots that no kept checkpoint needs, and `read` finds the
+newest one of each client. A run that was killed goes back to a checkpoint: `restore`
+forgets the slots of later rounds, so that the newest ones are those of its round. There
+is one slot more than checkpoints are kept, so that one is always free.
 
-These files are faster than others that were measured. 100 records of 0.8 MB are written
-in 0.04 s where np.memmap takes 0.7 s, and 500 of 8 kB in 14 ms instead of 1.4 s; a full
-disk would also end the process. tensorstore's transactional database needs twice the
-space after 20 calls of rounds, and grows without end (experiments/speed/REPORT.md).
+The files are flushed before each checkpoint, and not written until it is complete, so
+that a kill or a power failure damages no record that a checkpoint needs. Clients that
+never took part need no space. np.memmap takes 0.7 s to write 100 records of 0.8 MB, and
+these files 0.04 s; for 500 of 8 kB 1.4 s and 14 ms. tensorstore's transactional
+database grows without end (experiments/speed/REPORT.md).
 """
 
 import os
@@ -58,7 +56,7 @@ class DiskStore:
                 f"keep is {keep}, but {folder} was made to keep {self.slots - 1} "
                 f"checkpoints; choose keep <= {self.slots - 1}"
             )
-        for name, size in self._sizes().items():
+        for name, size in self._sizes(self.slots).items():
             _check_size(folder / name, size)
         # A store that is only read forgets later rounds in memory, not on disk.
         self.index = np.memmap(
@@ -70,6 +68,33 @@ class DiskStore:
         mode = "r+b" if writable else "rb"
         self.file = open(folder / RECORDS, mode)  # noqa: SIM115
 
+    def _create(self, slots: int) -> dict[str, Any]:
+        """Makes the empty files, and returns their description."""
+        files.make_folder(self.folder)
+        for name, size in self._sizes(slots).items():
+            try:
+                with open(self.folder / name, "wb") as file:
+                    file.truncate(size)
+            except OSError as error:
+                raise StoreError(
+                    f"cannot make {self.folder / name} of {size:,} bytes, mostly holes "
+                    f"({error.strerror}); choose another --out"
+                ) from None
+            files.sync(self.folder / name)
+        # Last, so that a folder with a description has both of its files.
+        return self._describe(slots, oldest=0)
+
+    def _sizes(self, slots: int) -> dict[str, int]:
+        """Bytes of the files, holes included."""
+        count = self.owner.clients * slots
+        return {RECORDS: count * self.nbytes, INDEX: count * 8}
+
+    def _describe(self, slots: int, oldest: int) -> dict[str, Any]:
+        """Writes store.json, and returns its content."""
+        content = self.owner.to_json() | {"slots": slots, "oldest": oldest}
+        write_description(self.folder, content)
+        return content
+
     def restore(self, round_: int, checksum: int | None = None) -> None:
         """See `HostStore`."""
         if round_ and round_ < self.oldest:
@@ -78,8 +103,7 @@ class DiskStore:
                 f"the last good checkpoint is of round {round_}; start again with "
                 "another --out"
             )
-        # On disk as well: otherwise a later round that writes other slots of the client
-        # would leave a record of a larger round, of the discarded future, beside it.
+        # Otherwise a record of a round that is forgotten could later be the newest one.
         self.index[self.index[..., 0] > round_ + 1] = 0
         if round_ and checksum not in (None, self._checksum()):
             raise lost_records(self.folder, round_)
@@ -102,8 +126,7 @@ class DiskStore:
     def write(self, round_: int, ids: np.ndarray, records: np.ndarray) -> None:
         """See `HostStore`; writes to a free slot of each client."""
         slots = self._free_slots(ids)
-        # A kill in between does no harm: both are flushed before a checkpoint needs
-        # them, and a torn record is of a later round.
+        # A kill in between does no harm: no checkpoint has these records yet.
         for client, slot, record in zip(ids, slots, records, strict=True):
             self.file.seek(self._start(client, slot))
             self.file.write(record)
@@ -122,10 +145,10 @@ class DiskStore:
         self.kept = sorted(rounds)
         oldest = self.kept[0] if self.kept else 0
         if oldest != self.oldest:
-            # Flushed before any freed slot is overwritten, so that a run with only an
-            # older checkpoint is refused, and does not read a younger record.
+            # Before any freed slot is written: the store then refuses to go back to a
+            # checkpoint whose records may be gone.
             self.oldest = oldest
-            self._describe(self.slots)
+            self._describe(self.slots, oldest)
 
     def _free_slots(self, ids: np.ndarray) -> np.ndarray:
         """A slot of each client that no kept checkpoint needs."""
@@ -136,14 +159,9 @@ class DiskStore:
             newest = until.argmax(axis=1)
             needed = until.any(axis=1)
             is_free[needed, newest[needed]] = False
-        # Rather one that was written before than a new one, which takes more of the
-        # disk. argmax of bools is the first True.
-        reusable = is_free & (written > 0)
-        return np.where(
-            reusable.any(axis=1),
-            reusable.argmax(axis=1),
-            is_free.argmax(axis=1),
-        )
+        # The first one, but rather a slot that takes space on the disk already.
+        preference = np.where(written > 0, 2, 1) * is_free
+        return preference.argmax(axis=1)
 
     def _checksum(self) -> int:
         """CRC-32 of the newest index entry of each client."""
@@ -153,33 +171,6 @@ class DiskStore:
     def _start(self, client: Any, slot: Any) -> int:
         """The byte at which a record begins."""
         return (int(client) * self.slots + int(slot)) * self.nbytes
-
-    def _sizes(self) -> dict[str, int]:
-        """Bytes of the files, holes included."""
-        slots = self.owner.clients * self.slots
-        return {RECORDS: slots * self.nbytes, INDEX: slots * 8}
-
-    def _create(self, slots: int) -> dict[str, Any]:
-        self.slots = slots
-        self.oldest = 0
-        files.make_folder(self.folder)
-        for name, size in self._sizes().items():
-            try:
-                with open(self.folder / name, "wb") as file:
-                    file.truncate(size)
-            except OSError as error:
-                raise StoreError(
-                    f"cannot make {self.folder / name} of {size:,} bytes, mostly holes "
-                    f"({error.strerror}); choose another --out"
-                ) from None
-            files.sync(self.folder / name)
-        # Last, so that a folder with a description has both of its files.
-        return self._describe(slots)
-
-    def _describe(self, slots: int) -> dict[str, Any]:
-        content = self.owner.to_json() | {"slots": slots, "oldest": self.oldest}
-        write_description(self.folder, content)
-        return content
 
 
 def _newest(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

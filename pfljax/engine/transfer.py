@@ -1,7 +1,10 @@
-"""Moves clients' states between the device that owns them and the one that trains them.
+"""Brings client states to the devices that train them, and the new states back.
 
-Device d owns rows d b .. (d + 1) b - 1 of the clients. Both functions run on every
-device, inside of `mesh.over`, and leave bits unchanged.
+Each device owns an equal block of the stacked clients: with b clients in a block,
+device d owns the rows d b to (d + 1) b - 1. Unless clients are pinned, any device may
+train any client. `fetch` takes the block of a device and returns the states that it
+trains; `store` takes their new states and returns the new block. Every device calls
+both within `mesh.over`. States are only copied, so that their bits stay the same.
 """
 
 from typing import Any
@@ -17,32 +20,35 @@ from pfljax.engine.mesh import AXIS, Grid, inside
 def fetch(
     grid: Grid | None,
     block: Any,
-    rows: Array,
-    local_rows: Array,
+    all_rows: Array,
+    own_rows: Array,
 ) -> Any:
-    """The states of the slots of this device, from the devices that own them.
+    """Returns the states that this device trains, [Q, ...].
 
-    `block` has this device's rows, `rows` i32[D * Q] are the rows of the slots of all
-    devices, and `local_rows` i32[Q] those of its own slots.
+    For example, two devices own the clients 0 1 2 | 3 4 5. Device 0 trains 1 and 5, and
+    device 1 trains 2 and 3. Then `all_rows` is 1 5 2 3, and `own_rows` is 1 5 on device
+    0. Each device offers a row of its block for each slot of every device, and each
+    slot keeps the row that the owner of its client offers.
 
-    For example, two devices own the clients 0 1 2 | 3 4 5, device 0 trains 1 and 5, and
-    device 1 trains 2 and 3. Then `rows` is 1 5 2 3, and `local_rows` of device 0 is
-    1 5. Each device sends a row for each slot of all others, and the slot takes that of
-    the owner.
+    Args:
+      grid: the devices, or None for one.
+      block: the states that this device owns, [b, ...].
+      all_rows: i32[D * Q], the client rows that all devices train, by slot.
+      own_rows: i32[Q], the client rows that this device trains.
     """
     leaves = jax.tree.leaves(block)
     if not leaves:
         return block
     if grid is None or grid.pin_clients:
-        return tree.take(block, inside(grid, local_rows, leaves[0]))
+        return tree.take(block, inside(grid, own_rows, leaves[0]))
     size = leaves[0].shape[0]
-    wanted = rows.reshape(grid.size, -1)
-    # The row of an empty slot is past the end; it takes any, and does not use it.
-    owner = jnp.minimum(local_rows // size, grid.size - 1)
-    slots = jnp.arange(wanted.shape[1])
+    offered_rows = all_rows.reshape(grid.size, -1) % size
+    # The row of an empty slot is past the end: it gets some state, which is not used.
+    owner = jnp.minimum(own_rows // size, grid.size - 1)
+    slots = jnp.arange(own_rows.shape[0])
 
     def fetch_leaf(leaf: Array) -> Array:
-        offered = jnp.take(leaf, wanted % size, axis=0)
+        offered = jnp.take(leaf, offered_rows, axis=0)
         received = jax.lax.all_to_all(offered, AXIS, 0, 0)  # [D, Q, ...], by owner
         return received[owner, slots]
 
@@ -52,30 +58,25 @@ def fetch(
 def store(
     grid: Grid | None,
     block: Any,
-    rows: Array,
-    local_rows: Array,
+    all_rows: Array,
+    own_rows: Array,
     new: Any,
 ) -> Any:
-    """`block` with the `new` states of all slots that it owns; others are dropped.
+    """Returns the block of this device with the new states of its clients, [b, ...].
 
-    `rows` and `local_rows` are those of `fetch`, or past the end to write nothing.
-    If clients are not pinned, every device gets all new states, and keeps its own.
+    The arguments are those of `fetch`, and `new` are the states after the training,
+    [Q, ...]. A row past the end is not written. Unless clients are pinned, every device
+    receives the new states of all devices and keeps those of its own clients.
     """
     leaves = jax.tree.leaves(block)
     if grid is None or not leaves:
-        return tree.put(block, local_rows, new)
-    size = leaves[0].shape[0]
-    written_rows = local_rows
+        return tree.put(block, own_rows, new)
+    rows = own_rows
     if not grid.pin_clients:
-        written_rows = rows
-        new = jax.tree.map(_gather_devices, new)
-    row = written_rows - size * jax.lax.axis_index(AXIS)
-    # A negative number would count from the end, so other rows are put past the end.
-    in_block = (row >= 0) & (row < size)
-    row = jnp.where(in_block, row, size)
-    return tree.put(block, row, new)
-
-
-def _gather_devices(leaf: Array) -> Array:
-    """The slots of all devices, [D * Q, ...], on each of them."""
-    return jax.lax.all_gather(leaf, AXIS, tiled=True)
+        rows = all_rows
+        new = jax.lax.all_gather(new, AXIS, tiled=True)
+    size = leaves[0].shape[0]
+    index = rows - size * jax.lax.axis_index(AXIS)
+    # A negative index would count from the end, so those outside go past the end.
+    is_inside = (index >= 0) & (index < size)
+    return tree.put(block, jnp.where(is_inside, index, size), new)

@@ -1,15 +1,10 @@
-"""Asynchronous rounds in one compiled program: version after version of the server.
+"""Runs asynchronous rounds in one compiled program.
 
-The events are known before (`engine.events`). For each version
-
-    the clients that read the last version train, `width` at a time, into slots;
-    the uploads that make this version are taken from their slots, moved to the current
-    server if they are late, received and merged; their client states are written.
-
-A client trains when it starts, on the server that it reads. So no old server is kept
-except for the origins of uploads in their slots. The state of a client changes when its
-upload is taken. A client is in one slot at most, so that nothing reads its state in
-between.
+The events are known beforehand: `engine.asynchronous` computes them as a `Window`. A
+round makes one or more versions of the server. For each version, the clients that read
+the version before train first, and their results wait in slots until the version that
+merges them. So no old server is kept, and the state of a client changes only when its
+result is merged. A client has one slot at most; nothing reads its state in between.
 """
 
 from typing import Any, NamedTuple
@@ -36,21 +31,21 @@ from pfljax.engine.setting import Setting
 
 
 class Jobs(NamedTuple):
-    """Turns in the order of their versions, i32[J]."""
+    """The turns of clients in the order of their versions, i32[J]."""
 
     client: Any
     row: Any  # of its state: its number, or its index among those on the device
     draw: Any  # the number of its cohort
     steps: Any
-    slot: Any
+    slot: Any  # in which its result waits
 
 
 class Window(NamedTuple):
-    """The events of one call, with V versions of K uploads each."""
+    """The events of one call, with V versions that merge K uploads each."""
 
     jobs: Jobs
     first: Any  # i32[V + 1], the first job of each version
-    slots: Any  # i32[V, K], of the uploads that make it
+    slots: Any  # i32[V, K], of the uploads that a version merges
     clients: Any  # i32[V, K], of these uploads
     rows: Any  # i32[V, K], of the states of these clients
     staleness: Any  # i32[V, K]
@@ -69,17 +64,9 @@ def rounds(
 
     `window` has the versions of these rounds.
     """
-    mode = _mode(setting)
 
     def run_round(state: RunState, index: Array) -> tuple[RunState, Metrics]:
-        def version(state: RunState, index: Array) -> Any:
-            return one_version(setting, state, train, window, index, public)
-
-        first = index * mode.versions
-        versions = first + jnp.arange(mode.versions)
-        state, (metrics, weight) = jax.lax.scan(version, state, versions)
-        clients = jax.lax.dynamic_slice_in_dim(window.clients, first, mode.versions)
-        return _count(state, clients.ravel()), _means(metrics, weight)
+        return one_round(setting, state, train, window, index, public)
 
     def body(index: Array, carry: Any) -> Any:
         state, history = carry
@@ -89,6 +76,28 @@ def rounds(
     _, shapes = jax.eval_shape(run_round, state, jnp.int32(0))
     history = jax.tree.map(lambda _: jnp.zeros(at_most, jnp.float32), shapes)
     return jax.lax.fori_loop(0, count, body, (state, history))
+
+
+def one_round(
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    window: Window,
+    index: Array,
+    public: ClientData | None,
+) -> tuple[RunState, Metrics]:
+    """The state after round `index` of the window, and the means of its metrics."""
+    versions = _mode(setting).versions
+
+    def run_version(state: RunState, index: Array) -> Any:
+        return one_version(setting, state, train, window, index, public)
+
+    first = index * versions
+    state, (metrics, weight) = jax.lax.scan(
+        run_version, state, first + jnp.arange(versions)
+    )
+    clients = jax.lax.dynamic_slice_in_dim(window.clients, first, versions)
+    return _end_round(state, clients.ravel()), _means(metrics, weight)
 
 
 def one_version(
@@ -101,11 +110,11 @@ def one_version(
 ) -> tuple[RunState, tuple[Metrics, Array]]:
     """(the state with the next version, metrics and weights [K] of its uploads)."""
     mode = _mode(setting)
-    pending = _start(setting, state, train, window, index, public)
+    pending = _start_clients(setting, state, train, window, index, public)
     clients = window.clients[index]
     tau = window.staleness[index]
     arrived = tree.take(pending, window.slots[index])
-    cohort = _cohort(state, train, clients, mode, index, public)
+    cohort = _make_cohort(state, train, clients, mode, index, public)
     uploads = mode.move(state.server, arrived, tau)
     uploads, cohort, channel_state = receive(setting, state, uploads, cohort)
     server = mode.merge(setting.algorithm, state.server, uploads, cohort, tau)
@@ -120,7 +129,7 @@ def one_version(
     return after, (arrived.metrics, cohort.weight)
 
 
-def _start(
+def _start_clients(
     setting: Setting,
     state: RunState,
     train: ClientData,
@@ -129,26 +138,25 @@ def _start(
     public: ClientData | None,
 ) -> Pending:
     """The slots after the training of the clients that read the server of `state`."""
-    mode = _mode(setting)
     slots = jax.tree.leaves(state.pending)[0].shape[0]
-    width = min(setting.width or mode.buffer, slots)
+    width = min(setting.width or _mode(setting).buffer, slots)
     first = window.first[index]
     end = window.first[index + 1]
 
-    def chunk(number: Array, pending: Pending) -> Pending:
+    def train_chunk(number: Array, pending: Pending) -> Pending:
         which = first + number * width + jnp.arange(width)
-        # Behind the last job are those of another version, or empty ones.
+        # The jobs after the last one are those of another version, or empty.
         exists = which < end
         jobs = tree.take(window.jobs, which)
         jobs = jobs._replace(steps=jnp.where(exists, jobs.steps, 0))
-        trained = _train(setting, state, train, jobs, public)
+        trained = _train_clients(setting, state, train, jobs, public)
         return tree.put(pending, jnp.where(exists, jobs.slot, FAR), trained)
 
     chunks = -(-(end - first) // width)
-    return jax.lax.fori_loop(0, chunks, chunk, state.pending)
+    return jax.lax.fori_loop(0, chunks, train_chunk, state.pending)
 
 
-def _train(
+def _train_clients(
     setting: Setting,
     state: RunState,
     train: ClientData,
@@ -157,45 +165,47 @@ def _train(
 ) -> Pending:
     """The results of a chunk of clients on the current server, stacked."""
 
-    def train_client(job: Jobs, offset: Array, size: Array, client: Any) -> Pending:
-        client_data = ClientData(train.examples, offset, size)
-        turn = Turn(
-            # By its cohort, since a client starts at most once in each.
-            key=client_key(round_key(state.key, job.draw), job.client),
-            round=state.round,
-            steps=job.steps,
-            id=job.client,
-            num_clients=train.size.shape[0],
-            public=public_rows(train.examples, public),
-        )
-        return _take_turn(setting, state, turn, client, client_data)
+    def train_client(job: Jobs) -> Pending:
+        return _train_client(setting, state, train, job, public)
 
-    offset, size = tree.take((train.offset, train.size), jobs.client)
-    clients = tree.take(state.clients, jobs.row)
-    stacked = jobs, offset, size, clients
-    # A vmap over one client would batch its products in vain.
     if jobs.client.shape[0] > 1:
-        return jax.vmap(train_client)(*stacked)
-    trained = train_client(*jax.tree.map(lambda leaf: leaf[0], stacked))
+        return jax.vmap(train_client)(jobs)
+    # A vmap over one client would batch its products in vain.
+    trained = train_client(jax.tree.map(lambda leaf: leaf[0], jobs))
     return jax.tree.map(lambda leaf: leaf[None], trained)
 
 
-def _take_turn(
-    setting: Setting, state: RunState, turn: Turn, client: Any, data: ClientData
+def _train_client(
+    setting: Setting,
+    state: RunState,
+    train: ClientData,
+    job: Jobs,
+    public: ClientData | None,
 ) -> Pending:
-    """The results of one client's turn on the current server."""
-    algorithm = setting.algorithm
+    """The result of one client on the current server."""
+    offset, size = tree.take((train.offset, train.size), job.client)
+    client = tree.take(state.clients, job.row)
+    turn = Turn(
+        # By its cohort, since a client starts at most once in each.
+        key=client_key(round_key(state.key, job.draw), job.client),
+        round=state.round,
+        steps=job.steps,
+        id=job.client,
+        num_clients=train.size.shape[0],
+        public=public_rows(train.examples, public),
+    )
+    data = ClientData(train.examples, offset, size)
     new_client, upload, metrics = exchange(
         setting, state.server, state.channel, turn, client, data
     )
     origin = ()
     if _mode(setting).keeps_origin:
-        message = algorithm.message(turn, state.server, client)
-        origin = algorithm.origin(message, client, upload)
+        message = setting.algorithm.message(turn, state.server, client)
+        origin = setting.algorithm.origin(message, client, upload)
     return Pending(new_client, upload, origin, metrics)
 
 
-def _cohort(
+def _make_cohort(
     state: RunState,
     train: ClientData,
     clients: Array,
@@ -221,7 +231,7 @@ def _cohort(
     )
 
 
-def _count(state: RunState, clients: Array) -> RunState:
+def _end_round(state: RunState, clients: Array) -> RunState:
     """The state after one more round, to which these clients reported."""
     num_clients = state.participations.shape[0]
     places = state.cohort.shape[0]
