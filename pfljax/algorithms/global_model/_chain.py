@@ -1,11 +1,14 @@
-"""Networks that are chains of layers, and the same network with wider layers.
+"""Finds the layers of a model that is a chain, and embeds it in a wider network.
 
-A model can be embedded in the wider network, with zeros for the other units. If the
-activation is 0 at 0, it computes the same there, and the zeros have no gradient. A
-client with 2 hidden units in a network of 3, and one whose units are number 2 and 0:
+`make_chain` takes a task. It returns the units of each layer of its model, and the task
+of the wider network. `widen` takes parameters of the model and returns those of the
+network, with zeros for the further units. If the activation is 0 at 0, it computes the
+same, and the zeros have no gradient. FedMA has a client's units among more shared ones.
 
-    w   [[1, 2], [3, 4]]     widened  [[1, 2, 0], [3, 4, 0]]
-                             [[4, 9, 3], [6, 9, 5]] at 2, 0  [[3, 4], [5, 6]]
+A layer with 2 units in a network with 3, and with its units at the positions 2 and 0:
+
+    [[1, 2],   widened  [[1, 2, 0],   reordered  [[2, 0, 1],
+     [3, 4]]             [3, 4, 0]]               [4, 0, 3]]
 """
 
 import itertools
@@ -28,15 +31,15 @@ class Chain(NamedTuple):
     task: Task  # of the wider network
     hidden: tuple[Units, ...]  # of the model
     logits: Units
-    places: tuple[int, ...]  # units of each hidden layer of the wider network
+    sizes: tuple[int, ...]  # units of each hidden layer of the wider network
 
     @property
     def is_wider(self) -> bool:
         """Whether the wider network differs from the model."""
-        return self.places != tuple(layer.size for layer in self.hidden)
+        return self.sizes != tuple(layer.size for layer in self.hidden)
 
 
-def chain(method: str, task: Task, growth: float) -> Chain:
+def make_chain(method: str, task: Task, growth: float) -> Chain:
     """The layers of the task's model, and the network that is `growth` times as wide.
 
     Hidden layers do not grow beyond `MOST` units.
@@ -45,25 +48,25 @@ def chain(method: str, task: Task, growth: float) -> Chain:
       ValueError: the model has layers that are neither dense nor convolutions, or skip
         connections.
     """
-    *hidden, logits = _layers(method, task)
-    places = {}
+    *hidden, logits = _find_layers(method, task)
+    sizes = {}
     for layer in hidden:
         # Rounded: in floats, 1.1 times 10 is slightly above 11.
         grown = math.ceil(round(growth * layer.size, 6))
-        places[layer.module] = max(layer.size, min(grown, MOST))
+        sizes[layer.module] = max(layer.size, min(grown, MOST))
     model = Chain(
         task=task,
         hidden=tuple(hidden),
         logits=logits,
-        places=tuple(places.values()),
+        sizes=tuple(sizes.values()),
     )
     if not model.is_wider:
         return model
     assert task.resized is not None
-    return model._replace(task=task.resized(places))
+    return model._replace(task=task.resized(sizes))
 
 
-def _layers(method: str, task: Task) -> list[Units]:
+def _find_layers(method: str, task: Task) -> list[Units]:
     """The units of each layer, the logits last."""
     layers: list[Units] = []
     reason = "it does not say what they are"
@@ -88,44 +91,37 @@ def _find_break(layers: Sequence[Units]) -> str:
         for reader in layer.readers:
             if reader.path != next_kernel:
                 module = "/".join(reader.path[:-1])
-                return f"{module} normalises, filters or adds to {_name(layer)}"
+                name = "/".join(layer.module)
+                return f"{module} normalises, filters or adds to {name}"
     return ""
 
 
-def _name(layer: Units) -> str:
-    return "/".join(layer.module)
+def widen(params: Params, model: Chain) -> Params:
+    """The model's parameters in the wider network, with zeros for further units."""
+    indices = [jnp.arange(size) for size in model.sizes]
+    return reorder(params, model, indices)
 
 
-def with_units(
-    params: Params,
-    layers: Sequence[Units],
-    indices: Sequence[Array],
-) -> Params:
+def reorder(params: Params, model: Chain, indices: Sequence[Array]) -> Params:
     """The parameters with these units of each hidden layer; zeros past the end."""
-    for layer, index in zip(layers, indices, strict=True):
-        params = units.rearrange(params, layer, index)
+    for layer, index in zip(model.hidden, indices, strict=True):
+        params = units.reorder(params, layer, index)
     return params
 
 
-def widen(params: Params, model: Chain) -> Params:
-    """The parameters in the wider network, with zeros after the units of each layer."""
-    indices = [jnp.arange(count) for count in model.places]
-    return with_units(params, model.hidden, indices)
-
-
-def at_first(model: Chain, num_clients: int) -> tuple[Array, ...]:
+def first_positions(model: Chain, num_clients: int) -> tuple[Array, ...]:
     """The positions of all clients' units by layer if they are the first ones."""
-    return tuple(units.at_first(layer, num_clients) for layer in model.hidden)
+    return tuple(units.first_positions(layer, num_clients) for layer in model.hidden)
 
 
-def rows_of_layer(model: Chain, number: int, params: Params) -> Array:
-    """The rows of a layer of the wider network for the model's own units alone."""
+def get_rows(params: Params, model: Chain, number: int) -> Array:
+    """The rows of a layer of the wider network, for the model's own units alone."""
     layer = [*model.hidden, model.logits][number]
-    return units.unit_rows(params, layer)[: layer.size]
+    return units.get_rows(params, layer)[: layer.size]
 
 
-def evaluate_by(model: Chain, params_of: Callable[[Server], Params]) -> dict[str, Any]:
-    """The fields of an `Algorithm` that evaluates all clients with the wider network.
+def evaluation(model: Chain, params_of: Callable[[Server], Params]) -> dict[str, Any]:
+    """The fields of an `Algorithm` that evaluate all clients with the wider network.
 
     A `server_model` has the widths of the task. A wider one is evaluated as personal.
     """

@@ -1,26 +1,31 @@
-"""Matching of the hidden units of several clients by BBP-MAP.
+"""Matches the hidden units of several clients, and merges those that match.
 
-Yurochkin et al., ICML 2019 (PFNM), https://arxiv.org/abs/1905.12022, in the form of
-Wang et al., ICLR 2020 (FedMA), https://arxiv.org/abs/2002.06440. The units of clients
-are Gaussian around shared units, whose prior is a Beta-Bernoulli process. Clients are
-matched one after another to the units shared so far. Then, for some sweeps in random
-order, each client is removed and matched again to the units of all others.
+The input is a row of weights for each unit of each client. The results are L shared
+units, and for each unit of a client the shared unit that it is merged into. Networks
+that are trained apart learn similar units in different orders, so that their average
+makes sense only after this.
 
-Let n_i be the number of clients that have unit i,
+The algorithm is BBP-MAP: Yurochkin et al., ICML 2019 (PFNM),
+https://arxiv.org/abs/1905.12022, in the form of Wang et al., ICLR 2020 (FedMA),
+https://arxiv.org/abs/2002.06440. The units of clients are Gaussian around shared units,
+whose prior is a Beta-Bernoulli process. Clients are matched one after another to the
+units shared so far. Then, for some sweeps in random order, each client is removed and
+matched again to the units of all others.
+
+Let n_i be the number of clients that have the shared unit i,
 M_i = mu0 / sigma0^2 + sum_j w_j / sigma^2 and S_i = 1 / sigma0^2 + n_i / sigma^2. With
-J clients, the score of a client's unit w at i is
+J clients, a client's unit w has at i the score
 
     |w / sigma^2 + M_i|^2 / (1 / sigma^2 + S_i) - |M_i|^2 / S_i
       + log(c_i / (J - c_i)), c_i = min(n_i, 10), if a client has i, and otherwise
       + 2 log(gamma / J) - 2 log m, at the m-th unit that no client has
 
-The units of a client are assigned to different shared units, with the greatest total
-score. A shared unit is M_i / S_i.
+The units of a client get different shared units, with the greatest total score. The
+weights of a shared unit are M_i / S_i.
 
-The caller sets the number of places for shared units, at least the number of units of a
-client. Everything is computed on the device, without a visit to the host in a compiled
-round. Matching 512 units to 512 places takes 0.06 s on a CPU core, and 0.014 s with
-SciPy.
+L is fixed, at least the number of units of a client. All is computed on the device,
+without a visit to the host in a compiled round. Matching 512 units to 512 shared ones
+takes 0.06 s on a CPU core, and 0.014 s with SciPy.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +34,7 @@ import jax
 import jax.numpy as jnp
 from optax import assignment as optax_assignment
 
-from pfljax.algorithms.global_model._units import NOBODY, positions
+from pfljax.algorithms.global_model._units import NO_UNIT, invert
 from pfljax.core.keys import derive
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
@@ -55,67 +60,75 @@ def make_prior(columns: int, has_bias: bool, **spread: Any) -> Prior:
     return Prior(mean=mean, **spread)
 
 
+class Matched(NamedTuple):
+    """Shared units, in decreasing order of the number of clients that have them."""
+
+    rows: Array  # f32[L, D], zeros for units that no client has
+    assignment: Array  # i32[M, d], the shared unit of each client's units
+
+
 class Totals(NamedTuple):
-    """The sums over the clients that are matched, at L places."""
+    """Sums over clients for each shared unit."""
 
     moment: Array  # f32[L, D], M
     precision: Array  # f32[L], S
     members: Array  # f32[L], n
 
 
-class Matched(NamedTuple):
-    """Shared units, in decreasing order of the number of clients that have them."""
-
-    rows: Array  # f32[L, D], zeros for units that no client has
-    assignment: Array  # i32[M, d], the place of each client's units
-
-
 def match(
     rows: Array,
     present: Array,
     key: Key,
-    places: int,
+    num_shared: int,
     prior: Prior,
     sweeps: int,
 ) -> Matched:
-    """The shared units of clients with rows f32[M, d, D], matched in their order.
+    """The shared units of clients, which are matched in their order.
 
-    Absent clients (`present` f32[M] is 0) come after all others.
+    Args:
+      rows: f32[M, d, D], the units of the clients.
+      present: f32[M], 0 for absent clients, which come after all others.
+      key: for the order of the sweeps.
+      num_shared: L.
+      prior: the prior of the units.
+      sweeps: number of times that each client is matched again.
     """
     clients, size, _ = rows.shape
 
     def rematch(assignment: Array, others: Array, j: Array) -> Array:
-        totals = sum_clients(rows, assignment, others, places, prior)
-        score = scores(rows[j], totals, present.sum(), prior)
-        return best_places(score, totals.members)
+        totals = sum_clients(rows, assignment, others, num_shared, prior)
+        score = score_units(rows[j], totals, present.sum(), prior)
+        return assign_units(score, totals.members)
 
     def visit(carry: Any, j: Array) -> Any:
         assignment, matched = carry
         others = matched.at[j].set(0)
-        args = assignment, others, j
         # Without a branch absent clients would cost as much as others.
         new = jax.lax.cond(
-            present[j] > 0, rematch, lambda assignment, *_: assignment[j], *args
+            present[j] > 0,
+            rematch,
+            lambda assignment, *_: assignment[j],
+            *(assignment, others, j),
         )
         return (assignment.at[j].set(new), others.at[j].set(present[j])), None
 
     # The first client has the first units: any order of them has the same score.
     assignment = jnp.tile(jnp.arange(size), (clients, 1))
     first = jnp.zeros(clients).at[0].set(present[0])
-    order = visits(key, present, sweeps)
+    order = order_visits(key, present, sweeps)
     (assignment, _), _ = jax.lax.scan(visit, (assignment, first), order)
-    totals = sum_clients(rows, assignment, present, places, prior)
-    return _common_first(totals, assignment)
+    totals = sum_clients(rows, assignment, present, num_shared, prior)
+    return _sort_shared(totals, assignment)
 
 
-def visits(key: Key, present: Array, sweeps: int) -> Array:
-    """The order of matching: all clients but the first, and then the sweeps."""
+def order_visits(key: Key, present: Array, sweeps: int) -> Array:
+    """The clients in the order of matching: all but the first, and then the sweeps."""
     rank = jnp.arange(len(present))
     count = present.sum().astype(jnp.int32)
     size = jnp.maximum(count, 1)
     apart = derive(key, "sweeps")
 
-    # Only of the present clients: empty places after them do not change the order.
+    # Only present clients are shuffled: empty places do not change their order.
     def sweep(number: Array) -> Array:
         shuffled = index_shuffle(jnp.minimum(rank, size - 1), size, apart, number)
         return jnp.where(rank < count, shuffled, rank)
@@ -128,15 +141,15 @@ def sum_clients(
     rows: Array,
     assignment: Array,
     counted: Array,
-    places: int,
+    num_shared: int,
     prior: Prior,
 ) -> Totals:
-    """The totals of the clients that count (f32[M])."""
+    """The totals over the clients with a 1 in `counted` f32[M]."""
 
     def sums(rows: Array, assignment: Array, counts: Array) -> tuple[Array, Array]:
-        unit = positions(assignment, places)
-        placed = jnp.take(rows, unit, 0, mode="fill", fill_value=0)
-        return counts * placed, counts * (unit != NOBODY)
+        unit = invert(assignment, num_shared)
+        shared = jnp.take(rows, unit, 0, mode="fill", fill_value=0)
+        return counts * shared, counts * (unit != NO_UNIT)
 
     # Not a scatter of sums, whose order on GPUs differs from run to run.
     total, count = jax.vmap(sums)(rows, assignment, counted)
@@ -148,8 +161,8 @@ def sum_clients(
     )
 
 
-def scores(w: Array, totals: Totals, clients: Array, prior: Prior) -> Array:
-    """The score of each unit of a client at each place, f32[d, L]."""
+def score_units(w: Array, totals: Totals, clients: Array, prior: Prior) -> Array:
+    """The score of each unit of a client at each shared unit, f32[d, L]."""
     unit = w / prior.sigma**2
     moment, precision, members = totals
     inner = jnp.matmul(unit, moment.T, precision="highest")
@@ -170,26 +183,26 @@ def log_odds(members: Array, clients: Array, gamma: Any) -> Array:
     return jnp.where(free, new, shared)
 
 
-def best_places(score: Array, members: Array) -> Array:
-    """Different places for all units, with the greatest total score; i32[d].
+def assign_units(score: Array, members: Array) -> Array:
+    """A different shared unit for each unit, with the greatest total score; i32[d].
 
-    New units take the free places in order: any assignment of them scores the same.
+    New units take the free shared ones in order: any of them scores the same.
     """
     unit, chosen = optax_assignment.hungarian_algorithm(-score)
-    placed = jnp.zeros(len(score), jnp.int32).at[unit].set(chosen.astype(jnp.int32))
+    shared = jnp.zeros(len(score), jnp.int32).at[unit].set(chosen.astype(jnp.int32))
     is_free = members == 0
-    # `number` numbers the free places, and `free` is the place of each number.
-    number = jnp.where(is_free, jnp.cumsum(is_free) - 1, NOBODY)
+    # `number` numbers the free ones, and `free` lists them by their number.
+    number = jnp.where(is_free, jnp.cumsum(is_free) - 1, NO_UNIT)
     free = jnp.zeros_like(number).at[number].set(jnp.arange(len(number)), mode="drop")
-    is_new = is_free[placed]
+    is_new = is_free[shared]
     rank = jnp.cumsum(is_new) - 1
-    return jnp.where(is_new, free[rank], placed)
+    return jnp.where(is_new, free[rank], shared)
 
 
-def _common_first(totals: Totals, assignment: Array) -> Matched:
+def _sort_shared(totals: Totals, assignment: Array) -> Matched:
     """The shared units, in decreasing order of the number of their members."""
     order = jnp.argsort(-totals.members, stable=True)
-    value = totals.moment / totals.precision[:, None]
-    rows = jnp.where(totals.members[:, None] > 0, value, 0)
-    rank = positions(order, len(order))
+    weights = totals.moment / totals.precision[:, None]
+    rows = jnp.where(totals.members[:, None] > 0, weights, 0)
+    rank = invert(order, len(order))
     return Matched(rows=rows[order], assignment=rank[assignment])

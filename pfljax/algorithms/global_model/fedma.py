@@ -1,22 +1,27 @@
-"""FedMA: the server matches the hidden units of the clients layer by layer.
+"""FedMA: the server matches the hidden units of the clients, layer by layer.
 
 Wang et al., ICLR 2020, https://arxiv.org/abs/2002.06440 (Algorithm 1).
 
     Server   w, the matched model; the positions of each client's units in it
-    Client   w_k, its model within a round, and the same at the start of the round
-    Message  w with the client's own units alone; then, layer after layer, the matched
-             layer and the positions of the client's units in it
+    Client   w_k, its model during a round, and the same at the start of the round
+    Message  w with the client's own units alone; in later exchanges the matched layer
+             and the positions of the client's units in it
     Upload   one layer of w_k; with the last layer also the examples of each class
 
-A round has an exchange for each layer. Client k trains w_k and sends its first layer.
-The server matches the hidden units of the clients (`_matching`), each a row of incoming
-weights and a bias. The units of one match are averaged uniformly, and shrunk towards
-the mean of the prior: 0 for weights and 0.1 for biases. The client replaces its layer
-by the matched one, reorders the inputs of its next layer, trains the layers above, and
-sends the next layer. The logits of class c are averaged with the clients' numbers of
-examples of that class as weights. In the next round a client starts from the matched
-units of its own units; a client that was not selected, from those that most clients
-have. Every client is evaluated with w.
+Networks that are trained apart learn similar units in different orders, so that their
+mean by position makes no sense. A round has an exchange for each layer, from the first:
+
+    1. Client k trains the layer and those above it, and sends the layer.
+    2. The server finds the units of the clients that match (`_matching`) and averages
+       them uniformly, shrunk towards the prior: 0 for weights and 0.1 for biases.
+    3. The client takes over the matched layer, with the inputs of the next layer in its
+       order, and keeps it fixed from then on.
+
+The units of the last layer are the classes, so that there is nothing to match: the
+logits of class c are averaged with the clients' numbers of examples of that class as
+weights. In the next round a client starts from the matched units of its own units; a
+client that was not selected, from those that most clients have. Every client is
+evaluated with w.
 
 The reference matches on the host, with SciPy. Here matching is part of the program of a
 round: many rounds, also those of several runs, are one program on the device, and a
@@ -65,7 +70,7 @@ class Client(NamedTuple):
     """
 
     w: raveled.Raveled
-    began: raveled.Raveled  # w at the start of the round
+    start: raveled.Raveled  # w at the start of the round
 
 
 class Last(NamedTuple):
@@ -98,96 +103,99 @@ def fedma(
       sigma0: standard deviation of matched units; a larger one shrinks them less.
       sweeps: number of times that each client is matched again.
     """
-    model = chain.chain("fedma", task, growth)
+    model = chain.make_chain("fedma", task, growth)
     spread = {"sigma0": sigma0, "sigma": sigma, "gamma": gamma}
-    method = exchange(model, local, len(model.hidden), averaging(model))
-    for number in reversed(range(len(model.hidden))):
-        aggregate = match_layer(model, number, spread, sweeps)
-        method = exchange(model, local, number, aggregate)._replace(then=method)
-    return method
-
-
-def exchange(model, local, number, aggregate):
-    """The exchange of one layer: clients train from there up, and send it."""
-    below = model.hidden[:number]
 
     def init(params, num_clients, key):
-        return Server(chain.widen(params, model), chain.at_first(model, num_clients))
+        positions = chain.first_positions(model, num_clients)
+        return Server(w=chain.widen(params, model), assignments=positions)
 
     def init_client(params, client_id, key):
         w = raveled.ravel(chain.widen(params, model))
-        return Client(w=w, began=w)
+        return Client(w=w, start=w)
+
+    method = fedavg(model.task, local)._replace(
+        init=init,
+        init_client=init_client,
+        **chain.evaluation(model, lambda server: server.w),
+    )
+    then = exchange(method, model, local, len(model.hidden), average_classes(model))
+    for number in reversed(range(len(model.hidden))):
+        aggregate = match_layer(model, number, spread, sweeps)
+        then = exchange(method, model, local, number, aggregate)._replace(then=then)
+    return then
+
+
+def exchange(method, model, local, number, aggregate):
+    """The exchange of one layer: clients train it and those above, and send it."""
+    below = model.hidden[:number]
 
     def message(turn, server, client):
-        mine = tree.take(server.assignments, turn.id)
+        own = tree.take(server.assignments, turn.id)
         if not below:
-            return chain.with_units(server.w, model.hidden, mine)
-        return matching.Matched(units.unit_rows(server.w, below[-1]), mine[number - 1])
+            return chain.reorder(server.w, model, own)
+        rows = units.get_rows(server.w, below[-1])
+        return matching.Matched(rows=rows, assignment=own[number - 1])
 
-    def begin(message, w):
+    def receive(message, w):
         if not below:
             return chain.widen(message, model)
         w = raveled.unraveling(model.task)(w)
-        return units.replace(w, below[-1], message.rows, message.assignment)
+        return units.replace_layer(w, below[-1], message.rows, message.assignment)
 
     def train(turn, message, client, data):
-        w, began = (begin(message, part) for part in client)
+        w, start = (receive(message, part) for part in client)
         # Every exchange has its own minibatches.
-        apart = fold(turn, f"layer {number}") if below else turn
-        above = units.outside(below, w)
-        w, metrics = fit_part(model.task.loss, w, above, data, apart, local)
+        turn = fold(turn, f"layer {number}") if below else turn
+        trained = units.mask_others(w, below)
+        w, metrics = fit_part(model.task.loss, w, trained, data, turn, local)
         counts = class_counts(data, model.task.num_classes, local.batch_size)
         upload = make_upload(model, number, w, counts)
+        client = Client(w=raveled.ravel(w), start=raveled.ravel(start))
         # Only the first exchange has metrics, of whole models as in other methods.
-        return Client(*map(raveled.ravel, (w, began))), upload, {} if below else metrics
+        return client, upload, {} if below else metrics
 
-    return fedavg(model.task, local)._replace(
-        init=init,
-        init_client=init_client,
-        message=message,
-        train=train,
-        aggregate=aggregate,
-        **chain.evaluate_by(model, lambda server: server.w),
+    def origin(message, client, upload):
         # A change of the whole round: a layer is also trained before its own exchange.
-        origin=lambda message, client, upload: make_upload(
-            model, number, begin(message, client.began)
-        ),
+        return make_upload(model, number, receive(message, client.start))
+
+    return method._replace(
+        message=message, train=train, aggregate=aggregate, origin=origin
     )
 
 
 def make_upload(model, number, w, counts=None):
     """The upload of an exchange; without counts, its origin."""
-    rows = chain.rows_of_layer(model, number, w)
+    rows = chain.get_rows(w, model, number)
     return rows if number < len(model.hidden) else Last(rows=rows, counts=counts)
 
 
 def match_layer(model, number, spread, sweeps):
     """The `aggregate` of a hidden layer."""
-    layer, count = model.hidden[number], model.places[number]
+    layer, size = model.hidden[number], model.sizes[number]
 
     def aggregate(server, rows, cohort):
         rows, cohort = aggregation.largest_first(rows, cohort)
         prior = matching.make_prior(rows.shape[-1], len(layer.outputs) > 1, **spread)
         key = derive(cohort.key, f"layer {number}")
-        matched = matching.match(rows, cohort.mask, key, count, prior, sweeps)
-        # A client that did not report starts from the units that most clients have.
-        ids = aggregation.present_ids(cohort)
+        matched = matching.match(rows, cohort.mask, key, size, prior, sweeps)
         assignments = list(server.assignments)
+        # A client that did not report starts from the units that most clients have.
         # With several devices there are more entries than clients.
-        others = units.at_first(layer, len(assignments[number]))
-        assignments[number] = tree.put(others, ids, matched.assignment)
-        w = units.with_rows(server.w, layer, matched.rows)
+        others = units.first_positions(layer, len(assignments[number]))
+        assignments[number] = aggregation.record(others, matched.assignment, cohort)
+        w = units.set_rows(server.w, layer, matched.rows)
         return Server(w=w, assignments=tuple(assignments))
 
     return aggregate
 
 
-def averaging(model):
+def average_classes(model):
     """The `aggregate` of the last layer: each class weighted by its examples."""
 
     def aggregate(server, uploads, cohort):
         reported = aggregation.uniform(cohort)
         rows = aggregation.mean_by_class(uploads.rows, uploads.counts, reported)
-        return server._replace(w=units.with_rows(server.w, model.logits, rows))
+        return server._replace(w=units.set_rows(server.w, model.logits, rows))
 
     return aggregate

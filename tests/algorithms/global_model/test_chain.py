@@ -36,7 +36,7 @@ def network(growth=1.0):
     rng = np.random.default_rng(1)
     params = task.init(jax.random.key(0))
     params = jax.tree.map(lambda w: w + rng.normal(size=w.shape), params)
-    return task, chain.chain("a test", task, growth), jax.device_get(params)
+    return task, chain.make_chain("a test", task, growth), jax.device_get(params)
 
 
 def predicted(task, params):
@@ -62,9 +62,9 @@ def test_rows_are_what_goes_into_a_unit_and_can_be_put_back():
     assert [layer.size for layer in every] == [*SIZES, 3]
     nothing = jax.tree.map(jnp.zeros_like, params)
     for layer, wanted in zip(every, by_eye(params), strict=True):
-        rows = units.unit_rows(params, layer)
+        rows = units.get_rows(params, layer)
         np.testing.assert_array_equal(rows, wanted)
-        nothing = units.with_rows(nothing, layer, rows)
+        nothing = units.set_rows(nothing, layer, rows)
     toy.assert_same(nothing, params)
 
 
@@ -72,18 +72,18 @@ def test_a_chain_of_permuted_units_computes_the_same():
     task, model, params = network()
     rng = np.random.default_rng(2)
     orders = [rng.permutation(size) for size in SIZES]
-    permuted = chain.with_units(params, model.hidden, orders)
+    permuted = chain.reorder(params, model, orders)
     assert not np.array_equal(by_eye(permuted)[1], by_eye(params)[1])
     wanted = predicted(task, params)
     assert np.ptp(np.asarray(wanted), 0).min() > 0.1
     np.testing.assert_allclose(predicted(task, permuted), wanted, rtol=1e-4)
     back = map(np.argsort, orders)
-    toy.assert_same(chain.with_units(permuted, model.hidden, list(back)), params)
+    toy.assert_same(chain.reorder(permuted, model, list(back)), params)
 
 
 def test_a_model_computes_the_same_in_the_wider_network():
     task, model, params = network(1.5)
-    assert model.places == (5, 8, 6)
+    assert model.sizes == (5, 8, 6)
     wider = chain.widen(params, model)
     expected = jax.eval_shape(model.task.init, jax.random.key(0))
     assert jax.tree.map(jnp.shape, wider) == jax.tree.map(jnp.shape, expected)
@@ -93,7 +93,7 @@ def test_a_model_computes_the_same_in_the_wider_network():
     wanted = predicted(task, params)
     np.testing.assert_allclose(predicted(model.task, wider), wanted, rtol=1e-4)
     own = [jnp.arange(size) for size in SIZES]
-    toy.assert_same(chain.with_units(wider, model.hidden, own), params)
+    toy.assert_same(chain.reorder(wider, model, own), params)
 
 
 @pytest.mark.slow
@@ -114,9 +114,9 @@ def test_another_layer_is_read_where_the_units_are_in_it():
     wider = chain.widen(params, model)
     assignment = jnp.array([3, 7, 0, 4, 6])
     rows = np.random.default_rng(3).normal(size=(8, wider_inputs()))
-    rows[assignment] = units.unit_rows(wider, model.hidden[1])[:5]
-    found = units.replace(wider, model.hidden[1], jnp.float32(rows), assignment)
-    np.testing.assert_allclose(units.unit_rows(found, model.hidden[1]), rows, rtol=1e-6)
+    rows[assignment] = units.get_rows(wider, model.hidden[1])[:5]
+    found = units.replace_layer(wider, model.hidden[1], jnp.float32(rows), assignment)
+    np.testing.assert_allclose(units.get_rows(found, model.hidden[1]), rows, rtol=1e-6)
     wanted = predicted(task, params)
     np.testing.assert_allclose(predicted(model.task, found), wanted, rtol=1e-4)
 
@@ -144,12 +144,12 @@ def test_a_model_that_is_no_chain_is_refused(name):
     task = models.task(models.model(choice.name, 10, **choice.options), shape)
     expected = f"a test cannot match the units of this model: {reason}.*; choose one"
     with pytest.raises(ValueError, match=expected):
-        chain.chain("a test", task, 1.0)
+        chain.make_chain("a test", task, 1.0)
 
 
 def test_a_task_that_does_not_tell_its_units_is_refused():
     with pytest.raises(ValueError, match="it does not say what they are; choose"):
-        chain.chain("a test", toy.quadratic(), 1.0)
+        chain.make_chain("a test", toy.quadratic(), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -157,4 +157,4 @@ def test_a_task_that_does_not_tell_its_units_is_refused():
 )
 def test_the_network_grows_by_what_is_asked(growth, places):
     task = models.task(models.mlp(3, hidden=(10, 800)), (3,))
-    assert chain.chain("a test", task, growth).places == (places, 800)
+    assert chain.make_chain("a test", task, growth).sizes == (places, 800)

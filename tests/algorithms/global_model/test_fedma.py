@@ -124,7 +124,9 @@ def test_fedma_against_numpy():
     assert used == [4, 5, 6]
     # What is below the layer that is trained is the matched layer itself.
     took_part = int(states[-1].cohort[0])
-    unravel = raveled.unraveling(chain.chain("fedma", TASK, options["growth"]).task)
+    unravel = raveled.unraveling(
+        chain.make_chain("fedma", TASK, options["growth"]).task
+    )
     kept = unravel(tree.take(states[-1].clients.w, took_part))
     toy.assert_same(kept["body"], states[-1].server.w["body"])
 
@@ -196,7 +198,7 @@ def test_frozen_layers_do_not_decay():
     message = matching.Matched(jnp.float32(rows), jnp.array([2, 0, 3, 1]))
     turn, data = toy.turn(steps=5, client_id=1), toy.one(TRAIN, 1)
     after, upload, metrics = jax.jit(method.then.train)(
-        turn, message, Client(w=raveled.ravel(w), began=raveled.ravel(w)), data
+        turn, message, Client(w=raveled.ravel(w), start=raveled.ravel(w)), data
     )
     after = raveled.unraveling(TASK)(after.w)
     np.testing.assert_array_equal(rows_of(perceptron.weights(after)), np.float32(rows))

@@ -95,7 +95,7 @@ def test_matching_against_scipy(places, clients):
     found = matched(rows, places, clients)
     oracle = Oracle(rows[:clients], **SPREAD)
     present = jnp.arange(CLIENTS) < clients
-    order = jax.jit(matching.visits, static_argnums=2)(KEY, present, 5)
+    order = jax.jit(matching.order_visits, static_argnums=2)(KEY, present, 5)
     for j in np.asarray(order):
         if j < clients:
             oracle.visit(int(j), places)
@@ -167,7 +167,7 @@ def test_one_client_keeps_its_units_in_their_order():
 
 def test_a_sweep_visits_all_who_are_there_once_in_an_order_of_its_own():
     present = jnp.float32([1, 1, 1, 1, 0])
-    visits = jax.jit(matching.visits, static_argnums=2)
+    visits = jax.jit(matching.order_visits, static_argnums=2)
     order = np.asarray(visits(KEY, present, 5))
     np.testing.assert_array_equal(order[:4], [1, 2, 3, 4])
     sweeps = order[4:].reshape(5, 5)
