@@ -9,12 +9,18 @@ https://proceedings.neurips.cc/paper/2020/hash/fef6f971605336724b5e6c0c12dc2534-
     Message  z_k on R, for which of them a neighbour has sent a decision, R
     Upload   s_k' = softmax f(w_k; x) of each x in R, after local training
 
-Each step minimises  F_k(w_k) + rho mean_x |softmax f(w_k; x) - z_k(x)|^2,  where x is a
-batch of examples of R; an example for which no neighbour has ever sent a decision adds
-0. Then, on R,  z_k <- sum_j W_kj (z_j + s_j' - s_j)  and  s_k <- s_k'.  This is a step
-of dynamic average consensus, which keeps sum_k z_k = sum_k s_k. W are the Metropolis
-weights  1 / (1 + max(degree_k, degree_j))  of the edges between the participants of a
-round. Client k is evaluated with w_k. The labels of the public examples are not used.
+A soft decision is the vector of a client's class probabilities for an example. z_k is
+client k's estimate of the mean decision of all clients. In each round, client k trains
+on its own examples and towards z_k, and sends its new decisions to its neighbours:
+
+    each step minimises  F_k(w_k) + rho mean_x |softmax f(w_k; x) - z_k(x)|^2,
+    then, on R,          z_k <- sum_j W_kj (z_j + s_j' - s_j)  and  s_k <- s_k'
+
+Here x is a batch of examples of R. One for which no neighbour has ever sent a decision
+adds 0. The second line is a step of dynamic average consensus, which keeps
+sum_k z_k = sum_k s_k. W are the Metropolis weights  1 / (1 + max(degree_k, degree_j))
+of the edges between the participants of a round. Client k is evaluated with w_k. The
+labels of the public examples are not used.
 
 **A reconstruction.** The algorithm of the paper was not accessible: the distance, the
 order of the two steps and the constants are chosen here to agree with what is published
@@ -50,7 +56,7 @@ class Server(NamedTuple):
 
     z: Any  # f32[C, P, K], the consensus
     s: Any  # f32[C, P, K], as last sent
-    heard: Any  # f32[C, P], 1 for an example for which a neighbour has sent a decision
+    known: Any  # f32[C, P], 1 for an example for which a neighbour has sent a decision
     subset: Any  # i32[R], the examples of the next round
 
 
@@ -58,7 +64,7 @@ class Message(NamedTuple):
     """The consensus of a client on the examples of this round."""
 
     z: Any  # f32[R, K]
-    heard: Any  # f32[R]
+    known: Any  # f32[R]
     subset: Any  # i32[R]
 
 
@@ -97,12 +103,12 @@ def d_distillation(
     def init(params, num_clients, key):
         shape = num_clients, public_rows
         nothing = jnp.zeros((*shape, task.num_classes))
-        return Server(nothing, nothing, heard=jnp.zeros(shape), subset=draw(key))
+        return Server(nothing, nothing, known=jnp.zeros(shape), subset=draw(key))
 
     def aggregate(server, uploads, cohort):
         uploads, cohort = aggregation.gather(uploads, cohort)
         edges = gossip.edges(graph, cohort)
-        server = after_gossip(server, uploads, edges, cohort)
+        server = update_consensus(server, uploads, edges, cohort)
         return server._replace(subset=draw(cohort.key))
 
     return alone(task, local)._replace(
@@ -117,8 +123,8 @@ def d_distillation(
 
 def message(turn, server, w):
     """The consensus of client k on the examples of this round."""
-    z, heard = tree.take_or((server.z, server.heard), turn.id)
-    return Message(z[server.subset], heard[server.subset], server.subset)
+    z, known = tree.take_or((server.z, server.known), turn.id)
+    return Message(z[server.subset], known[server.subset], server.subset)
 
 
 def training(task, local, rho, distance):
@@ -129,40 +135,39 @@ def training(task, local, rho, distance):
         # A random batch of them, or all if they are few.
         first = jnp.arange(min(local.batch_size, count))
         chosen = index_shuffle(first, count, derive(key, "rows of the server"))
-        z, heard, index = tree.take(message, chosen)
-        logits = task.predict(w, take_examples(public, index, heard))
-        return jnp.mean(heard * distance(z, logits))
+        z, known, index = tree.take(message, chosen)
+        logits = task.predict(w, take_examples(public, index, known))
+        return jnp.mean(known * distance(z, logits))
 
     def train(turn, message, w, data):
         def objective(w, batch, key):
             loss = task.loss(w, batch, key)
             return loss + rho * pull(w, message, turn.public, key), loss
 
-        def decisions(batch):
+        def decide(batch):
             return jax.nn.softmax(task.predict(w, batch))
 
         w, metrics = fit_objective(objective, w, data, turn, local)
         size = local.batch_size
-        upload = compute_outputs(decisions, turn.public, message.subset, size)
+        upload = compute_outputs(decide, turn.public, message.subset, size)
         return w, upload, metrics
 
     return train
 
 
-def after_gossip(server, uploads, edges, cohort):
+def update_consensus(server, uploads, edges, cohort):
     """The server after the consensus step on the examples of this round."""
-    known = tree.take((server.z, server.s), cohort.ids)
-    z, s = (leaf[:, server.subset] for leaf in known)
+    of_cohort = tree.take((server.z, server.s), cohort.ids)
+    z, s = (leaf[:, server.subset] for leaf in of_cohort)
     weights = gossip.metropolis(edges)
-    corrected = z + uploads - s
     # An accelerator's default would round factors to a few bits.
-    mixed = jnp.einsum("kj,jrc->krc", weights, corrected, precision="highest")
-    hears = (edges.sum(1) > 0).astype(jnp.float32)
+    mixed = jnp.einsum("kj,jrc->krc", weights, z + uploads - s, precision="highest")
+    has_neighbour = (edges.sum(1) > 0).astype(jnp.float32)
     at = aggregation.present_ids(cohort)[:, None], server.subset
     return server._replace(
         z=server.z.at[at].set(mixed, mode="drop"),
         s=server.s.at[at].set(uploads, mode="drop"),
-        heard=server.heard.at[at].max(hears[:, None], mode="drop"),
+        known=server.known.at[at].max(has_neighbour[:, None], mode="drop"),
     )
 
 

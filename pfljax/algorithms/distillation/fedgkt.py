@@ -9,14 +9,20 @@ He, Annavaram, Avestimehr, NeurIPS 2020, https://arxiv.org/abs/2007.14513 (Algor
     Upload   the features H, logits z = A(H) and label y of each of its examples, after
              training, in evaluation mode; and its turn in the server's order
 
-With the temperature T, let KL(a || b) be that of softmax(a / T) and softmax(b / T). A
-client minimises  CE(A(E(x)), y) + alpha T^2 KL(s || A(E(x))).  Then the server, for
-`server_epochs` over one client after another and their examples in order, minimises
-T^2 KL(z || g(H)) + alpha CE(g(H), y).  s is g(H) in the last epoch, before the step
-that uses H. Without s the weight of KL is 0. Client k is evaluated with g(E_k(x)), even
-before it first takes part. Clients may have different architectures whose features have
-the same shape. Labels and features of all examples leave the client, and the server
-holds those of the whole cohort at once.
+A client trains towards the server's logits s of its examples x, and then sends their
+features H = E(x). On these the server trains its own network g towards the client's
+logits z, and keeps the logits of g as s for the next round:
+
+    client   minimises  CE(A(E(x)), y) + alpha T^2 KL(s || A(E(x)))
+    server   minimises  T^2 KL(z || g(H)) + alpha CE(g(H), y)
+
+KL(a || b) is that of softmax(a / T) and softmax(b / T), with the temperature T. The
+server makes `server_epochs` passes over one client after another and their examples in
+order. s is g(H) in the last pass, before the step that uses H. Without s the weight of
+KL is 0. Client k is evaluated with g(E_k(x)), even before it first takes part. Clients
+may have different architectures whose features have the same shape. Labels and features
+of all examples leave the client, and the server holds those of the whole cohort at
+once.
 
 Differs from the paper: g is a perceptron on the features as one vector, instead of the
 upper stages of a ResNet on images of features. Clients' turns are drawn anew in every
@@ -43,7 +49,7 @@ from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
 class Answers(NamedTuple):
-    """The logits of the server's network for a client's examples."""
+    """The logits of the server's network for the examples of a client."""
 
     s: Any  # f32[N, K]
     known: Any  # f32[], 1 once they have been computed
@@ -123,6 +129,7 @@ def training(task, local, alpha, temperature, most_rows):
 
     def train(turn, message, w, data):
         def objective(w, batch, key):
+            # The examples have their numbers as labels, by which s is found.
             number = batch.y
             labels = tree.take(data.examples.y, data.offset + number)
             batch = batch._replace(y=labels)
@@ -140,7 +147,7 @@ def training(task, local, alpha, temperature, most_rows):
 
 
 def answering(local, alpha, temperature, epochs):
-    """The `aggregate`: the server's network learns, and sends back its last logits."""
+    """The `aggregate`: trains the server's network, and keeps its last logits."""
 
     def objective(g, batch, z):
         logits = perceptron.apply(g, batch.x)

@@ -127,7 +127,7 @@ def test_d_distillation_against_numpy(graph, distance):
         perceptron.assert_clients(state.clients, clients)
         np.testing.assert_allclose(state.server.z, z, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(state.server.s, s, rtol=1e-4, atol=1e-5)
-        np.testing.assert_array_equal(state.server.heard, heard)
+        np.testing.assert_array_equal(state.server.known, heard)
         # Whatever the graph, and whoever takes part.
         np.testing.assert_allclose(z.sum(0), s.sum(0), atol=1e-8)
     assert pulls > 10
@@ -153,7 +153,7 @@ def test_who_never_hears_of_anybody_trains_alone():
     toy.assert_same(state.clients, plain.clients)
     toy.assert_close(state.server.z, state.server.s)
     assert np.abs(state.server.s).max() > 0
-    assert not state.server.heard.any()
+    assert not state.server.known.any()
 
 
 def test_where_all_hear_all_the_consensus_is_the_mean(pulled):
@@ -184,7 +184,7 @@ def test_mixing_keeps_the_sum_and_touches_no_others(graph):
         np.testing.assert_array_equal(new[:, [1, 2, 5]], old[:, [1, 2, 5]])
         assert np.abs(new - old)[[0, 1, 3]][:, [0, 3, 4]].max(-1).min() > 0
     np.testing.assert_array_equal(after.s[0, np.array([4, 0, 3])], uploads[0])
-    np.testing.assert_array_equal(after.heard.sum(1), [3, 3, 0, 3])
+    np.testing.assert_array_equal(after.known.sum(1), [3, 3, 0, 3])
 
 
 def test_examples_of_a_round_are_drawn_anew(pulled):
@@ -245,11 +245,11 @@ def test_steps_move_the_model_and_what_it_sends_whatever_the_servers_labels():
     toy.assert_same(sent(4, PUBLIC._replace(examples=pool)), ends[2])
 
 
-def test_a_client_of_no_run_has_heard_of_nobody(pulled):
+def test_a_client_outside_the_run_has_no_known_decisions(pulled):
     server = pulled[-1].server
     for client_id, wanted in ((7, 1), (8, 0)):
         message = built().message(toy.turn(client_id=client_id), server, ())
-        assert message.heard.any() == wanted
+        assert message.known.any() == wanted
 
 
 def test_a_server_without_examples_is_refused():
