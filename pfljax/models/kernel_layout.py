@@ -1,4 +1,9 @@
-"""Finds the parameters whose outputs are along the first axis, not the last."""
+"""Finds the parameters whose outputs are along the first axis, not the last.
+
+It stays as long as `Linear` and `LSTM` store their kernels [out, in], which fixes the
+initial parameters of a run: without it, a random direction of a landscape would have
+the norms of rows and columns of these kernels exchanged.
+"""
 
 import dataclasses
 

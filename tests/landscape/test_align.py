@@ -111,8 +111,8 @@ def test_parts_are_kept_together():
     score = np.zeros((4, 4))
     score[0, 2] = score[1, 0] = 5.0  # across the parts: not both
     score[1, 3] = 4.0
-    assert align._best_order(score, 1)[:2].tolist() == [2, 0]
-    assert align._best_order(score, 2).tolist()[:2] == [2, 3]
+    assert align._find_best_order(score, 1)[:2].tolist() == [2, 0]
+    assert align._find_best_order(score, 2).tolist()[:2] == [2, 3]
 
 
 def test_parameters_that_the_units_are_not_of_are_refused():
