@@ -133,11 +133,12 @@ def seeds_needed(estimate: Estimate, comparisons: int) -> int | None:
 
 def holm(p: np.ndarray) -> np.ndarray:
     """Holm's corrected p f64[m] of m tests; NaN is no test and stays."""
-    p = np.asarray(p, np.float64)
-    corrected = np.full(len(p), np.nan)
-    order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]
-    factors = np.arange(len(order), 0, -1)
-    corrected[order] = np.minimum(1, np.maximum.accumulate(factors * p[order]))
+    from statsmodels.stats.multitest import multipletests
+
+    corrected = np.array(p, np.float64)
+    is_test = np.isfinite(corrected)
+    if is_test.any():
+        _, corrected[is_test], *_ = multipletests(corrected[is_test], method="holm")
     return corrected
 
 
