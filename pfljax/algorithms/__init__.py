@@ -152,11 +152,6 @@ def _function(name: str, source: Source) -> Callable:
     try:
         module = importlib.import_module(source.module)
     except Exception as error:  # a user's file may raise anything
-        if _is_of_jax_variable(error):
-            raise ValueError(
-                f"JAX cannot read an environment variable ({error}); mend it, or unset "
-                "it"
-            ) from error
         raise ValueError(
             f"the method {name!r} cannot be imported: {locate(error, source.file)}; "
             "mend its file, or take it out of the folders of PFLJAX_METHODS"
@@ -212,14 +207,6 @@ def _check_options(name: str, file: Path, function: Callable) -> None:
                 f"{default!r}, which config.json cannot hold; expected a number, text, "
                 "True, False or None"
             )
-
-
-def _is_of_jax_variable(error: BaseException) -> bool:
-    """Whether JAX's import failed at a variable: the first file that needs it fails."""
-    if not isinstance(error, ValueError):
-        return False
-    *_, innermost = traceback.extract_tb(error.__traceback__)
-    return Path(innermost.filename).parts[-3:] == ("jax", "_src", "config.py")
 
 
 def locate(error: BaseException, file: Path) -> str:

@@ -86,9 +86,6 @@ def _dissimilarity(run: Result) -> Iterator[Card]:
         f"{values['loss']}"
     )
     yield "Dissimilarity B", values["b"], note
-    if "rho" in values:
-        note = "a round lowers the loss by at least rho times the squared norm"
-        yield "Expected decrease rho", values["rho"], note
 
 
 def _training(run: Result) -> Iterator[Card]:

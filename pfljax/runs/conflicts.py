@@ -73,11 +73,6 @@ def _models(experiment: Experiment) -> Iterator[str]:
 
 
 def _dissimilarity(experiment: Experiment) -> Iterator[str]:
-    smoothness, concavity = experiment.smoothness, experiment.concavity
-    if smoothness is not None and not experiment.dissimilarity:
-        yield f"smoothness is {smoothness}, but rho needs B; set dissimilarity as well"
-    if concavity and smoothness is None:
-        yield f"concavity is {concavity}, but rho needs L as well; set smoothness"
     if experiment.dissimilarity and experiment.models:
         yield (
             "dissimilarity and models are set, but gradients of several architectures "

@@ -133,10 +133,6 @@ class Experiment:
         predictions). 0 skips it.
       dissimilarity: Record the dissimilarity B and the variance of the clients'
         gradients at the server's model, and its loss on all training examples.
-      smoothness: The constant L with which all clients' losses are smooth. With it,
-        `dissimilarity` also records rho, the decrease that FedProx's theorem expects.
-      concavity: The constant L_- in rho: no Hessian of a client's loss has an
-        eigenvalue below -L_-. 0 stands for convex losses.
       baseline: The folder of a run of "local", for the share of clients worse off.
 
     Machine:
@@ -206,8 +202,6 @@ class Experiment:
     eval_after_training: bool = False
     ood_examples: Count = 0
     dissimilarity: bool = False
-    smoothness: Positive | None = None
-    concavity: NotNegative = 0.0
     baseline: Text | None = None
 
     width: AtLeastOne | Literal["auto"] | None = None

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,4 +47,12 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         if shows_traceback():
             raise
         print(f"{name}: {error}", file=sys.stderr)
+        if isinstance(error, ValueError) and not _is_refusal(error):
+            print("PFLJAX_TRACE=1 shows where it was raised", file=sys.stderr)
         sys.exit(2)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether a statement raised it on purpose, with a message that says what to do."""
+    *_, innermost = traceback.extract_tb(error.__traceback__)
+    return (innermost.line or "").startswith("raise")

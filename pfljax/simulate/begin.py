@@ -25,7 +25,6 @@ from pfljax.simulate import (
     arguments,
     clocks,
     malicious,
-    methods,
     simulation,
     width,
 )
@@ -165,8 +164,7 @@ def check_method(
     devices.prepare()
     training, _ = build_federation(experiment, federation)
     width = resolve_width(experiment)
-    with methods.explain_misfit(experiment.algorithm.name):
-        simulation.simulation(experiment.replace(width=width), training, task)
+    simulation.simulation(experiment.replace(width=width), training, task)
 
 
 def check_data(

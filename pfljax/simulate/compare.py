@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
@@ -13,8 +12,6 @@ from pfljax.simulate import arguments, begin
 from pfljax.simulate.run import run
 
 TUNED = "fedavg:finetune=20"  # local steps on a client before it is evaluated
-# The baselines do not report gamma, which rho needs.
-NO_RHO: dict[str, Any] = {"smoothness": None, "concavity": 0.0}
 
 
 def grid(
@@ -38,9 +35,9 @@ def grid(
         others = [e for e in experiments if e.algorithm.name != "local"]
         if not baselines:
             like = experiments[0]
-            alone = like.replace(algorithm="local", label="local", **NO_RHO)
             # Dissimilarity is measured at the server's model, which it has not.
-            baselines = [alone.replace(dissimilarity=False)]
+            alone = like.replace(algorithm="local", label="local", dissimilarity=False)
+            baselines = [alone]
         # It comes first, because the others are compared with its finished run.
         experiments = [*baselines, *others]
     labels, names = _labels(experiments)
@@ -77,7 +74,7 @@ def _tuned_fedavg(experiments: list[Experiment]) -> list[Experiment]:
         if method.name == "fedavg" and method.options.get("finetune"):
             return []
     like = experiments[0]
-    return [like.replace(algorithm=TUNED, label=None, **NO_RHO)]
+    return [like.replace(algorithm=TUNED, label=None)]
 
 
 def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:

@@ -165,7 +165,7 @@ def _evaluate(
     stopped = None
     by_client = {}
     if evaluation.is_due(run.experiment, done):
-        lines[-1] |= results.evaluate(run, population, state, lines[-1])
+        lines[-1] |= results.evaluate(run, population, state)
         by_client = {name: values[-1] for name, values in run.history.items()}
         stopped = stopping.after(run, state, lines[-1])
         if stopped is not None:

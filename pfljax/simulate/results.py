@@ -15,7 +15,7 @@ from pfljax.runs.log import Line
 from pfljax.runs.result import figures
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy, rho
+from pfljax.simulate import evaluation, malicious, privacy
 from pfljax.simulate.begin import Run
 
 # Arrays of clients.npz without an axis of evaluations; those of mixtures have none.
@@ -110,11 +110,8 @@ def _turns(metrics: Metrics, index: int, clock: float) -> list[list[Any]]:
     return turns[:MOST_TURNS]
 
 
-def evaluate(run: Run, population: Population, state: RunState, trained: Line) -> Line:
-    """Evaluates the state; returns its part of the log, and extends `run.history`.
-
-    `trained` is the part of the log about the training of this round.
-    """
+def evaluate(run: Run, population: Population, state: RunState) -> Line:
+    """Evaluates the state; returns its part of the log, and extends `run.history`."""
     states = partial(population.states, state)
     records, by_client = evaluation.evaluate(
         run.sim, run.federation, run.unseen, state, states
@@ -124,7 +121,7 @@ def evaluate(run: Run, population: Population, state: RunState, trained: Line) -
     line: Line = {"evaluations": records}
     if run.sim.dissimilarity is not None:
         measured = run.sim.dissimilarity(state.server, run.federation.train)
-        values = measured._asdict() | rho.round_rho(run.experiment, measured, trained)
+        values = measured._asdict()
         line["dissimilarity"] = {
             name: folder.number(value) for name, value in values.items()
         }

@@ -52,7 +52,7 @@ def run(
     """
     # Imported here, since Flax and Optax take as long to import as JAX.
     from pfljax.runtime.processes import ask, first, hold
-    from pfljax.simulate import begin, loop, methods
+    from pfljax.simulate import begin, loop
 
     begin.check_callback(callback)
     experiment = begin.validate(experiment, federation, task)
@@ -65,9 +65,8 @@ def run(
             ask(baseline.recount, path, experiment)
         else:
             quiet = quiet or not first()
-            with methods.explain_misfit(experiment.algorithm.name):
-                prepared = begin.begin(experiment, federation, task, path, quiet)
-                loop.run_rounds(prepared._replace(callback=callback), quiet)
+            prepared = begin.begin(experiment, federation, task, path, quiet)
+            loop.run_rounds(prepared._replace(callback=callback), quiet)
         if report:
             ask(_report, path)
         return Result(path, ask(folder.read_json, path / "summary.json"))

@@ -31,7 +31,7 @@ from pfljax.evaluation.views import views as list_views
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
-from pfljax.simulate import clocks, model_checks, rho
+from pfljax.simulate import clocks, model_checks
 from pfljax.simulate.architectures import mean_traffic, task_of_server
 from pfljax.simulate.components import make_setting, make_task
 from pfljax.simulate.first_state import make_init, shapes_of_state
@@ -136,7 +136,7 @@ def _simulation(
         views=views,
         trained=experiment.eval_after_training,
         ood=experiment.ood_examples,
-        dissimilarity=make_dissimilarity(experiment, setting, task, shape),
+        dissimilarity=make_dissimilarity(experiment, setting, task),
         block=min(_block_size(each.setting, each.task) for each in architectures),
         paging=programs,
         # Traced once, in the first run.
@@ -197,12 +197,12 @@ def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
 
 
 def make_dissimilarity(
-    experiment: Experiment, setting: Setting, task: Task, shape: Shape
+    experiment: Experiment, setting: Setting, task: Task
 ) -> Callable[..., Any] | None:
     """A function that measures how clients' gradients differ; None if not asked for.
 
     Raises:
-      ValueError: the method has no model of the server, or no rho that is asked for.
+      ValueError: the method has no model of the server.
     """
     if not experiment.dissimilarity:
         return None
@@ -213,7 +213,6 @@ def make_dissimilarity(
             f"{experiment.algorithm.name} has none; leave it out, or choose a method "
             "with one, such as fedprox"
         )
-    rho.check(experiment, setting, task, shape)
     at_once = rows_per_pass(setting.local.batch_size)
 
     def measure(server: Any, train: ClientData) -> Dissimilarity:

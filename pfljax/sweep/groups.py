@@ -16,7 +16,6 @@ from pfljax.models import check_task
 from pfljax.registry import Component
 from pfljax.runs.settings import UNHASHED, Experiment
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
-from pfljax.simulate.methods import explain_misfit
 from pfljax.simulate.shape import Shape, make_shape
 from pfljax.sweep.points import Point
 from pfljax.sweep.pool import count_ood, public_shapes
@@ -52,8 +51,7 @@ def group_points(points: Sequence[Point], task: Task | None = None) -> list[Grou
     traced_by_kind: dict[Any, Traced] = {}
     groups: dict[Any, Group] = {}
     for point in points:
-        with explain_misfit(point.experiment.algorithm.name):
-            _add_point(point, task, traced_by_kind, groups)
+        _add_point(point, task, traced_by_kind, groups)
     return [_with_largest_cohort(group) for group in groups.values()]
 
 

@@ -17,7 +17,6 @@ from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import arguments, channels, malicious
-from pfljax.simulate.methods import explain_misfit
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
 from pfljax.sweep.groups import Group, group_points
 from pfljax.sweep.one_run import Inputs, Outcome, evaluations
@@ -81,11 +80,10 @@ def sweep(
             every = points.make(experiment, all_values, federation, task)
         _tabulate(path, all_values, every)
         for group in groups:
-            with explain_misfit(group.experiment.algorithm.name):
-                for point, result in _run(group, task, at_once, lanes):
-                    done[point.digest] = result
-                    _keep(path, all_values, point, result)
-                    report(len(done))
+            for point, result in _run(group, task, at_once, lanes):
+                done[point.digest] = result
+                _keep(path, all_values, point, result)
+                report(len(done))
         if left:
             # Rows were added as runs finished, and are now put in the order of points.
             _tabulate(path, all_values, every)

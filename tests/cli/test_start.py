@@ -56,6 +56,10 @@ def test_errors_end_in_one_line_and_others_pass(monkeypatch, capsys):
         raise ValueError("no")
     assert ended.value.code == 2
     assert capsys.readouterr().err == "pfljax: no\n"
+    with pytest.raises(SystemExit), errors.in_one_line("pfljax"):
+        _, _ = range(3)  # as in a user's method
+    _, hint = capsys.readouterr().err.splitlines()
+    assert hint == "PFLJAX_TRACE=1 shows where it was raised"
     with pytest.raises(KeyError), errors.in_one_line("pfljax"):
         raise KeyError("a fault of pfljax")
     monkeypatch.setenv("PFLJAX_TRACE", "1")

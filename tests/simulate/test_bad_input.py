@@ -12,11 +12,6 @@ from pfljax.simulate import loop
 from pfljax.simulate import run as experiment
 
 NAN, INF = float("nan"), float("inf")
-RHO = {
-    "algorithm": "fedprox:mu=0.1,inexactness=True",
-    "dissimilarity": True,
-    "smoothness": 1.0,
-}
 
 # Settings that differ from the defaults, and what the message tells.
 SETTINGS = {
@@ -51,14 +46,6 @@ SETTINGS = {
     ),
     "dissimilarity, local": (
         {"dissimilarity": True, "algorithm": "local"}, "and local has none; leave it",
-    ),
-    "smoothness": ({"smoothness": 1.0}, "rho needs B; set dissimilarity as well"),
-    "concavity": ({"concavity": 0.1}, "rho needs L as well; set smoothness"),
-    "concavity, mu": (
-        {**RHO, "concavity": 0.2}, "mu is 0.1, but rho needs a mu above concavity",
-    ),
-    "smoothness, fedavg": (
-        {**RHO, "algorithm": "fedavg"}, "but fedavg reports loss; leave ",
     ),
     "drop nobody": ({"drop_stragglers": True}, "but stragglers is 0; set their share"),
     "drop all": (

@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax.evaluation.dissimilarity import (
-    Dissimilarity,
-    dissimilarity,
-    expected_decrease,
-)
+from pfljax.evaluation.dissimilarity import dissimilarity
 from pfljax.report.key_figures import key_figures
 from pfljax.runs import folder
 from pfljax.runs.result import result
-from pfljax.simulate import rho, simulation
 from pfljax.simulate import run as experiment
+from pfljax.simulate import simulation
 from pfljax.simulate.compare import grid
 from pfljax.simulate.export import load_state
 from pfljax.simulate.federation import build_federation
@@ -24,8 +20,6 @@ from pfljax.sweep import sweep
 MEASURED = tiny.TINY.replace(
     algorithm="fedprox:mu=0.1,inexactness=True",
     dissimilarity=True,
-    smoothness=0.3,
-    concavity=0.05,
     rounds=2,
     eval_every=2,
 )
@@ -52,33 +46,10 @@ def test_a_run_records_it_at_evaluations(finished):
     expected = dissimilarity(sim.task, state.server, federation.train)
     for name, value in expected._asdict().items():
         assert last["dissimilarity"][name] == pytest.approx(float(value), rel=1e-4)
-    b, variance, gradient, _, _ = last["dissimilarity"].values()
+    b, variance, gradient, _ = last["dissimilarity"].values()
     np.testing.assert_allclose(variance, (b**2 - 1) * gradient**2, rtol=1e-3)
     # The inexactness is of every round's cohort.
     assert 0 < first["train_gamma"] < 1
-
-
-@pytest.mark.slow
-def test_rho_is_of_the_round_and_of_what_was_measured_after_it(finished):
-    lines = (finished / "metrics.jsonl").read_text().splitlines()
-    last = json.loads(lines[-1])
-    assert last["train_mu"] == pytest.approx(0.1)
-    expected = expected_decrease(
-        mu=last["train_mu"], gamma=last["train_gamma"], b=last["dissimilarity"]["b"],
-        smoothness=0.3, cohort=MEASURED.cohort, concavity=0.05,
-    )  # fmt: skip
-    assert last["dissimilarity"]["rho"] == pytest.approx(expected)
-    cards = {title: rest for title, *rest in key_figures(result(finished))}
-    assert cards["Expected decrease rho"][0] == f"{expected:.3g}"
-
-
-@pytest.mark.parametrize(
-    ("b", "gamma", "mu"), [(np.inf, 0.1, 1.0), (1.5, None, 1.0), (1.5, 0.1, 0.05)]
-)
-def test_rho_is_nothing_where_the_theorem_has_none(b, gamma, mu):
-    measured = Dissimilarity(*map(np.float32, (b, 0, 0, 0)))
-    trained = {"train_gamma": gamma, "train_mu": mu}
-    assert np.isnan(rho.round_rho(MEASURED, measured, trained)["rho"])
 
 
 @pytest.mark.slow
@@ -98,5 +69,3 @@ def test_local_training_beside_it_is_not_measured():
     experiments = grid([MEASURED], (0,), "x")
     measured = {e.algorithm.name: e.dissimilarity for e in experiments}
     assert measured == {"local": False, "fedprox": True, "fedavg": True}
-    smooth = [e.smoothness for e in experiments]
-    assert smooth == [None, 0.3, None]  # who joins reports no gamma

@@ -1,12 +1,9 @@
 """Models of a user's own method that cannot be evaluated, and states that change."""
 
-import jax
 import pytest
 
 import tiny
 from pfljax import algorithms, forget_programs, run
-from pfljax.registry import require
-from pfljax.simulate import methods
 from pfljax.sweep import sweep
 
 
@@ -32,17 +29,13 @@ def mym(task, local):
     [
         ("predict", "lambda p, b: m.predict(p, b)[:1]", "`predict` .* of shape"),
         ("predict", "lambda p, b: (1, 2)", r"of a tuple .*; expected \[B, K\]"),
-        ("personal", "lambda t, w, v, d: None", "not fit together"),
-        ("server_model", "lambda w: 3", "not fit together"),
-        ("newcomer", "lambda t, w, d: 3", "not fit together"),
         ("quantities", "lambda w, v: None", "`quantities` .* None; expected a dict of"),
         ("quantities", "lambda w, v: {'tau': 1j}", "`quantities` .*complex64"),
     ],
 )
 def test_models_that_cannot_be_evaluated(folder, tmp_path, role, body, expected):
-    base = "fedavg" if role == "server_model" else "ditto"
     forget_programs()  # those of another test's file of this name
-    (folder / "mym.py").write_text(WRONG.format(base=base, role=role, body=body))
+    (folder / "mym.py").write_text(WRONG.format(base="ditto", role=role, body=body))
     small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
     for use in (lambda: run(small, quiet=True), lambda: sweep(small, {"seed": [0]})):
         with pytest.raises(ValueError, match=expected) as error:
@@ -75,23 +68,3 @@ def test_a_file_that_is_no_text_is_named(folder, encoding):
     with pytest.raises(ValueError, match="the method 'mym' cannot be imp") as error:
         algorithms.method("mym")
     check_message(error, f"{folder}/mym.py: SyntaxError: ")
-
-
-def test_a_variable_that_jax_cannot_read_is_no_fault_of_a_method(tmp_path):
-    env = tiny.environment(tmp_path, JAX_DEBUG_NANS="maybe")
-    done = tiny.command_line("run", "--algorithm", "fedavg", env=env, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr == (
-        "pfljax: invalid truth value 'maybe' for environment 'JAX_DEBUG_NANS'\n"
-    )
-
-
-def test_what_jax_refuses_of_a_method_names_it(folder):
-    (folder / "mym.py").write_text("def mym(task, local):\n    pass\n")
-    misfit = pytest.raises(ValueError, match=r"fit together \(ValueError: ")
-    with misfit as e, methods.explain_misfit("mym"):
-        jax.numpy.broadcast_to(jax.numpy.zeros(3), (2,))
-    check_message(e, f"mend {folder}/mym.py")
-    less = pytest.raises(ValueError, match="lr is 3; expected less")
-    with less, methods.explain_misfit("mym"):
-        require("lr", 3, False, "less")
