@@ -20,7 +20,7 @@ COMMON = (
     *("epochs", "batch_size", "lr", "momentum", "weight_decay", "optimizer", "rounds"),
     *("cohort", "selection", "eval_every", "devices", "out", "seed"),
 )
-OF_ONE_RUN = ("algorithm", "label", "baseline")  # a comparison sets them for each run
+OF_ONE_RUN = ("algorithm", "label")  # a comparison sets them for each run
 CONFIG = (
     "The config.json of a run, whose settings replace the defaults. Other options take "
     "precedence: `--config FILE --rounds 200 --out FOLDER`. `run` also takes the "

@@ -8,7 +8,7 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.curves import make_curve, spent
-from pfljax.runs import baseline as local_training
+from pfljax.runs import claims
 from pfljax.runs.result import Result, result
 
 PERSONAL = "personal/test/accuracy"
@@ -66,8 +66,18 @@ def evaluate(
 
 def _read_baseline(run: Result, folder: str | Path) -> Result:
     """The run of local training in `folder`, on the same clients and seed."""
-    local_training.check(str(folder), run.partition)
     local = result(folder)
+    method = local.experiment.algorithm.name
+    if method != "local":
+        raise ValueError(
+            f"baseline {folder} is a run of {method!r}; give a run of 'local' on the "
+            "same data"
+        )
+    if not claims.same_clients(local.partition, run.partition):
+        raise ValueError(
+            f"baseline {folder} is over other clients; run it with the same data "
+            "settings and seed"
+        )
     if local.experiment.seed != run.experiment.seed:
         raise ValueError(
             f"baseline {folder} has seed {local.experiment.seed}, and {run.folder} has "

@@ -11,7 +11,7 @@ from pfljax.runs.settings import Experiment
 
 # They do not make another method.
 OF_A_RUN = (
-    "seed", "out", "baseline", "devices", "pin_clients", "keep_checkpoints",
+    "seed", "out", "devices", "pin_clients", "keep_checkpoints",
     "state_storage",
 )  # fmt: skip
 # Settings of the problem: between runs that differ in one, no method is the best.

@@ -56,9 +56,6 @@ def _accuracies(run: Result) -> Iterator[Card]:
     if best:
         note = f"not a result: round {best['round']} is chosen on the test data"
         yield "Best on test", f"{_percent(best['accuracy'])} %", note
-    share = run.summary.get("worse_than_local")
-    if share is not None:
-        yield "Worse off than with local training", f"{_percent(share)} %", "of clients"
 
 
 def _accuracy(title: str, evaluation: Mapping[str, Any]) -> Iterator[Card]:

@@ -6,7 +6,6 @@ the accuracy and loss of all clients. Figures of fairness have a mean alone. A s
 table (`sweeps.read`) has the same columns.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,9 +25,8 @@ from pfljax.report.runs import (
     personal_is_server,
 )
 from pfljax.runs.log import NEWEST
-from pfljax.runs.result import Result, result
+from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
-from pfljax.runtime.files import FileError
 
 Row = dict[str, Any]
 COLUMNS = (
@@ -58,15 +56,15 @@ MIXTURES = {  # in summary.json -> model in the table
 }
 
 
-def tidy(groups: Sequence[Group], baselines: Sequence[Result] = ()) -> Frame:
-    """The table of the runs; `baselines` are compared with and have no rows."""
+def tidy(groups: Sequence[Group]) -> Frame:
+    """The table of the runs."""
     runs = [run for group in groups for run in group.runs]
     rows: list[Row] = []
     for group in groups:
         for run in group.runs:
             head: Row = {"method": group.label, "seed": run.experiment.seed}
             head["seconds"] = number(run.environment.get("seconds"))
-            references = _find_references(run, [*runs, *baselines])
+            references = _find_references(run, runs)
             for line in _evaluated_lines(run):
                 rows += [head | row for row in _line_rows(run, line, references)]
     return make_frame(rows, COLUMNS)
@@ -85,17 +83,6 @@ def main_accuracies(frame: Frame) -> dict[str, dict[int, float]]:
     for row in rows.to_dict("records"):
         means.setdefault(row["method"], {})[int(row["seed"])] = float(row["mean"])
     return means
-
-
-def recorded_baselines(runs: Sequence[Result]) -> list[Result]:
-    """Local training that runs had as their `baseline`, where it still exists."""
-    folders = dict.fromkeys(run.experiment.baseline for run in runs)
-    baselines = []
-    for folder in filter(None, folders):
-        # The page of a run does not depend on what became of another.
-        with contextlib.suppress(FileError):
-            baselines.append(result(folder))
-    return baselines
 
 
 def _evaluated_lines(run: Result) -> Iterator[Row]:
@@ -193,9 +180,6 @@ def _fairness_rows(
         for reference in (references["local"], references["tuned"])
     )
     figures = fairness.figures(clients, local, before, tuned)
-    # A run with a baseline keeps this share, even if the baseline is gone.
-    if local is None and head["last"] and not is_local(run.experiment):
-        figures["worse_than_local"] = number(run.summary.get("worse_than_local"))
     for metric, value in figures.items():
         if np.isfinite(value):
             yield head | {"metric": metric, "mean": value}

@@ -24,7 +24,7 @@ from pfljax.report.run_page import run_notices, run_page
 from pfljax.report.settings import settings_by_group
 from pfljax.report.style import save_figure
 from pfljax.report.tables import Table
-from pfljax.report.tidy import main_accuracies, recorded_baselines, tidy
+from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.config import from_dict, to_json
 from pfljax.runs.folder import check_not_own, read_json
 from pfljax.runs.result import result
@@ -72,7 +72,7 @@ def write_run_report(
     """
     check_targets(targets)
     run = result(folder)
-    frame = tidy(group_runs([run]), recorded_baselines([run]))
+    frame = tidy(group_runs([run]))
     drawn = {name: draw(run) for name, (draw, _) in figures.OF_RUN.items()}
     captions = {name: caption for name, (_, caption) in figures.OF_RUN.items()}
     out = files.make_folder(Path(out or folder))
@@ -121,7 +121,7 @@ def write_comparison(
     check_not_own(Path(out) / "comparison.html")
     runs = [result(folder) for folder in folders]
     groups = group_runs(runs)
-    frame = tidy(groups, recorded_baselines(runs))
+    frame = tidy(groups)
     ranked = not differing_problem(groups)
     means = main_accuracies(frame)
     scores = [pairs.make_scores(g, means.get(g.label, {})) for g in groups]

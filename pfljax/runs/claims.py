@@ -24,7 +24,7 @@ IDENTITY = (
     "sha256", "clients", "input_shape", "shift", "scale", "x_crc32", "labels_crc32",
     "spans_crc32", "public_crc32", "public_labels_crc32",
 )  # fmt: skip
-CHANGEABLE = ("rounds", "keep_checkpoints", "baseline", "patience", "monitor", "log")
+CHANGEABLE = ("rounds", "keep_checkpoints", "patience", "monitor", "log")
 DEVICES = "profile_crc32"  # in the manifest: the checksum of files of devices
 
 

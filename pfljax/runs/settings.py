@@ -133,7 +133,6 @@ class Experiment:
         predictions). 0 skips it.
       dissimilarity: Record the dissimilarity B and the variance of the clients'
         gradients at the server's model, and its loss on all training examples.
-      baseline: The folder of a run of "local", for the share of clients worse off.
 
     Machine:
       width: The number of clients that train at once on a device. "auto" measures it;
@@ -202,7 +201,6 @@ class Experiment:
     eval_after_training: bool = False
     ood_examples: Count = 0
     dissimilarity: bool = False
-    baseline: Text | None = None
 
     width: AtLeastOne | Literal["auto"] | None = None
     devices: AtLeastOne | None = None
@@ -231,7 +229,7 @@ class Experiment:
 FIELDS = {field.name: field for field in dataclasses.fields(Experiment)}
 # These change no number of the rounds that are done.
 UNHASHED = (
-    "out", "label", "baseline", "devices", "pin_clients", "keep_checkpoints",
+    "out", "label", "devices", "pin_clients", "keep_checkpoints",
     "state_storage", "log", "patience", "monitor",
 )  # fmt: skip
 HELP = docstrings.sections(Experiment.__doc__)  # heading -> setting -> text

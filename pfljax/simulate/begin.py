@@ -15,7 +15,7 @@ from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.models import check_task
 from pfljax.registry import require_call
-from pfljax.runs import baseline, checks, claims, folder, partition
+from pfljax.runs import checks, claims, folder, partition
 from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -106,7 +106,7 @@ def begin(
     """Prepares the run in `path`, and writes its settings there.
 
     Raises:
-      ValueError: the data, the baseline or the width do not fit.
+      ValueError: the data or the width do not fit.
       FolderError: the folder was begun with other data, or with another store.
     """
     # The number of devices must be set before JAX starts, as it does for the data.
@@ -116,7 +116,6 @@ def begin(
     _check_patience(experiment, training)
     manifest = partition.manifest(training, unseen, given=federation is not None)
     check_same("data", repr(claims.identity(manifest)))
-    ask(baseline.check, experiment.baseline, manifest)
     if task is not None:
         input_shape = training.train.examples.x.shape[1:]
         check_task(task, input_shape, training.num_classes)

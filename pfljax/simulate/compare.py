@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import checks, folder
+from pfljax.runs import checks
+from pfljax.runs.folder import FolderError
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import arguments, begin
 from pfljax.simulate.run import run
@@ -38,29 +39,17 @@ def grid(
             # Dissimilarity is measured at the server's model, which it has not.
             alone = like.replace(algorithm="local", label="local", dissimilarity=False)
             baselines = [alone]
-        # It comes first, because the others are compared with its finished run.
         experiments = [*baselines, *others]
     labels, names = _labels(experiments)
     seeds = arguments.list_seeds(seeds)
-
-    def run_folder(name: str, seed: int) -> str:
-        # Joining with "/" would give the root of the file system if `out` is empty.
-        return str(Path(out) / name / f"s{seed}")
-
     runs = []
     # The seeds of a method share compiled programs, and only the programs of the last
     # few methods are kept.
     for e, label, name in zip(experiments, labels, names, strict=True):
         for seed in seeds:
-            baseline = e.baseline
-            if local:
-                baseline = run_folder(names[0], seed)
-            if e.algorithm.name == "local":
-                baseline = None
-            seeded = e.replace(
-                seed=seed, label=label, out=run_folder(name, seed), baseline=baseline
-            )
-            runs.append(seeded)
+            # Joining with "/" would give the root of the file system if `out` is empty.
+            folder = Path(out) / name / f"s{seed}"
+            runs.append(e.replace(seed=seed, label=label, out=str(folder)))
     return runs
 
 
@@ -140,7 +129,7 @@ def compare(
 
     arguments.check_path("out", out, "a folder, such as 'runs/compared'")
     if (Path(out) / "config.json").exists():
-        raise folder.FolderError(f"{out} is the folder of a run; choose another out")
+        raise FolderError(f"{out} is the folder of a run; choose another out")
     seeds = arguments.list_seeds(seeds)
     runs = grid(experiments, seeds, out, local, finetuned)
     # All methods have the same clients.

@@ -10,7 +10,7 @@ import numpy as np
 
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine.offload import Population
-from pfljax.runs import baseline, folder, log
+from pfljax.runs import folder, log
 from pfljax.runs.log import Line
 from pfljax.runs.result import figures
 from pfljax.runtime import memory
@@ -221,7 +221,6 @@ def _summary(
         "up_total": lines[-1]["bytes_up"],
     }
     num_clients = run.federation.num_clients
-    worse = baseline.worse_than(experiment.baseline, arrays)
     return {
         "label": experiment.label,
         "algorithm": experiment.algorithm.name,
@@ -231,7 +230,6 @@ def _summary(
         "mixture": mixture,
         "traffic": bytes_sent,
         "step_flops": run.sim.step_flops(),
-        "worse_than_local": worse,
         **privacy.privacy_summary(run.sim.setting, experiment, num_clients),
     }
 

@@ -7,7 +7,7 @@ continues from the last checkpoint and ends with the same bits.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pfljax.runs import baseline, claims, folder
+from pfljax.runs import claims, folder
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 
@@ -62,7 +62,6 @@ def run(
         ask(claims.check_python, path, federation, task)
         if ask(folder.complete, path, experiment):
             begin.check_data(experiment, federation, path)
-            ask(baseline.recount, path, experiment)
         else:
             quiet = quiet or not first()
             prepared = begin.begin(experiment, federation, task, path, quiet)

@@ -82,7 +82,7 @@ def simulation(
     """The compiled functions, which experiments that differ only in the seed share."""
     shape = make_shape(experiment, federation)
     # The experiment is the key of a cache: settings that no program needs are removed.
-    key = experiment.replace(seed=0, out=None, label=None, baseline=None)
+    key = experiment.replace(seed=0, out=None, label=None)
     key = key.replace(keep_checkpoints=2)
     usable = experiment.cohort
     # With pinned clients, devices without a client of the cohort hold data as well.

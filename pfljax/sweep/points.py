@@ -147,7 +147,7 @@ def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
 
 def _check_supported(experiment: Experiment) -> None:
     """Refuses settings that a sweep does not support."""
-    refused = ("eval_after_training", "unseen", "baseline", "dissimilarity")
+    refused = ("eval_after_training", "unseen", "dissimilarity")
     asked = {name: getattr(experiment, name) for name in refused}
     wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
     if wrong:

@@ -128,26 +128,6 @@ def test_a_lost_page_is_written_again(done, tmp_path):
     assert "is finished" in tiny.main("resume", folder)[1]
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_run_again_with_another_baseline_counts_anew(done, tmp_path):
-    folder = shutil.copytree(done[0], tmp_path / "run")
-    alone = shutil.copytree(done[0], tmp_path / "alone")
-    job = tiny.SEEN.replace(out=str(folder), baseline=str(alone))
-    code, _, errors = tiny.main("run", *tiny.options(job))
-    assert code == 2
-    assert "is a run of 'superfed', but worse_than_local is counted" in errors
-    config = json_of(alone / "config.json")
-    config["algorithm"] = "local"
-    write_json(alone / "config.json", config)
-    code, out, errors = tiny.main("run", *tiny.options(job))
-    assert (code, errors) == (0, "")
-    assert "round 4; see" in out
-    assert json_of(folder / "summary.json")["worse_than_local"] == 0.0
-    assert json_of(folder / "config.json")["baseline"] == str(alone)
-    assert "Worse off than with local" in (folder / "report.html").read_text()
-    assert "is finished" in tiny.main("resume", folder)[1]
-
-
 @pytest.mark.parametrize("finished", [True, False])
 def test_run_with_another_config_refuses(done, tmp_path, finished):
     folder = done[0] if finished else tiny.unfinished(done[0], tmp_path / "half")
@@ -375,7 +355,7 @@ def test_help_of_compare_has_the_settings_but_no_method_s():
     assert code == 0
     for option in ("--seeds", "--no-local", "--no-finetuned", "--cohort", "--seed"):
         assert option in out
-    for option in ("--algorithm", "--label", "--baseline", "--config"):
+    for option in ("--algorithm", "--label", "--config"):
         assert f"{option} " not in out
 
 

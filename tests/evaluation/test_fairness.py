@@ -151,3 +151,10 @@ def test_a_target_is_an_accuracy(target):
     with pytest.raises(ValueError, match=f"target is {target}; expected an accuracy"):
         fairness.check_targets([0.5, target])
     fairness.check_targets([1e-9, 1])
+
+
+def test_clients_without_examples_are_no_share():
+    accuracy = np.array([0.5, 0.6, 0.7, np.nan])
+    share = fairness.worse_share(accuracy, np.array([0.6, 0.6, 0.6, 1.0]))
+    assert share == 1 / 3
+    assert np.isnan(fairness.worse_share(accuracy[3:], accuracy[:1]))

@@ -183,7 +183,6 @@ def summary_of(label, algorithm, seed, lines, chosen):
             "down_total": last["bytes_down"],
             "up_total": last["bytes_up"],
         },
-        "worse_than_local": None,
     }
 
 

@@ -147,7 +147,7 @@ def test_other_metrics_go_by_name(make_run, tmp_path):
         ("local", 0, "cd" * 32, "is over other clients; run it with the same data"),
         ("fedavg", 0, "ab" * 32, "is a run of 'fedavg'"),
         ("local", 1, "ab" * 32, "has seed 1, and .*ours has 0; give the run of local"),
-        (None, 0, "", "is not a finished run; run it first"),
+        (None, 0, "", "is not a run folder: it does not exist"),
     ],
 )
 def test_a_baseline_of_other_clients_is_refused(

@@ -100,7 +100,6 @@ def test_key_figures_by_hand(make_run, tmp_path):
     chosen = summary["chosen_on_validation"] | {"round": 8}
     change_summary(
         folder,
-        worse_than_local=0.15,
         chosen_on_validation=chosen,
         step_flops=1.5e6,
     )
@@ -122,7 +121,6 @@ def test_key_figures_by_hand(make_run, tmp_path):
         "Accuracy at the round chosen on validation": f"{last.mean():.2f} %",
         "Accuracy, λ chosen on validation": f"{100 * mixed:.2f} %",
         "Best on test": "50.00 %",
-        "Worse off than with local training": "15.00 %",
         "Staleness": "2.05",
         "Virtual time": "20 s",
         "Sent up": "2.08 MB",

@@ -9,13 +9,13 @@ from pfljax.report import tables
 from pfljax.report.frames import make_frame
 from pfljax.report.groups import group_runs
 from pfljax.report.tables import Column, make_table, values_by_seed
-from pfljax.report.tidy import ORACLE, recorded_baselines, tidy
+from pfljax.report.tidy import ORACLE, tidy
 from pfljax.runs.folder import read_partition, write_partition
 from pfljax.runs.result import result
 
 
-def frame_of(folders, baselines=()):
-    return tidy(group_runs(map(result, folders)), baselines)
+def frame_of(folders):
+    return tidy(group_runs(map(result, folders)))
 
 
 @pytest.fixture(scope="module")
@@ -87,29 +87,6 @@ def test_fine_tuned_fedavg_gives_gains(make_run, tmp_path):
     a, b = (arrays_of(f)["personal/test/accuracy"][-1] for f in (ours, tuned))
     gain = values.loc["ditto", "personal"].gain_tuned[0]
     assert gain == pytest.approx((a - b).mean(), rel=1e-4)
-
-
-def test_a_recorded_baseline_gives_gains(make_run, tmp_path):
-    local = make_run(tmp_path / "local", "local")
-    ours = make_run(tmp_path / "ours", "ditto", baseline=str(local))
-    gone = make_run(tmp_path / "gone", "ditto", baseline=str(tmp_path / "nowhere"))
-    a, b = (arrays_of(run)["personal/test/accuracy"][-1] for run in (ours, local))
-    for folder, known in ((ours, True), (gone, False)):
-        baselines = recorded_baselines([result(folder)])
-        values = values_by_seed(frame_of([folder], baselines))
-        assert ("gain_local" in values) == known
-        if known:
-            gain = values.loc["ditto", "personal"].gain_local[0]
-            assert gain == pytest.approx((a - b).mean(), rel=1e-5)
-
-
-def test_the_share_of_the_summary_is_used_without_local_runs(make_run, tmp_path):
-    folder = make_run(tmp_path / "ours", "ditto", 0)
-    summary = json.loads((folder / "summary.json").read_text())
-    summary |= {"worse_than_local": 0.25}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    values = values_by_seed(frame_of([folder]))
-    assert values.loc["ditto", "personal"].worse_than_local.tolist() == [0.25]
 
 
 def test_fairness_by_hand(values, comparison_folders):

@@ -12,7 +12,7 @@ from pfljax.registry import Component
 from pfljax.runs import checks, config, settings
 
 UNHASHED = {
-    "out": "x", "label": "x", "baseline": "x", "devices": 1, "pin_clients": True,
+    "out": "x", "label": "x", "devices": 1, "pin_clients": True,
     "keep_checkpoints": 3, "state_storage": "host", "log": ["csv"], "patience": 3,
     "monitor": "loss",
 }  # fmt: skip

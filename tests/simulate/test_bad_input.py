@@ -111,7 +111,6 @@ SETTINGS = {
     "official": ({"test_from": "official"}, "'digits' has no official test"),
     "path": ({"dataset": "npz:path=/no.npz"}, "no file '/no.npz'; give path="),
     "folder": ({"dataset": "npz:path=/"}, "/ cannot be read .*no .npz archive"),
-    "baseline": ({"baseline": "nowhere"}, "nowhere is not a finished run; run it"),
 }  # fmt: skip
 
 

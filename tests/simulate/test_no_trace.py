@@ -11,7 +11,6 @@ from tiny import TINY
 REFUSED = {
     "no such data": {"dataset": "npz:file=nowhere.npz"},
     "too many clients": {"clients": 5000},
-    "no such baseline": {"baseline": "nowhere"},
     "a cohort too large": {"cohort": 50},
     "a model of other rows": {"model": "cnn_cifar:hidden=3"},
     "no such method": {"algorithm": "fedfoo"},

@@ -136,7 +136,6 @@ def test_the_summary_tells_last_and_chosen_apart(lines, summary, arrays):
     assert set(summary["mixture"]) == {
         "half", "chosen_on_validation", "oracle_chosen_on_test", "ensemble",
     }  # fmt: skip
-    assert summary["worse_than_local"] is None
 
 
 @pytest.mark.slow
@@ -276,22 +275,6 @@ def test_damaged_results_are_refused(done, tmp_path):
         run(tiny.SEEN.replace(out=str(half)))
 
 
-@pytest.mark.parametrize("change", [{"seed": 1}, {"unseen": 0.0}, {"clients": 7}])
-def test_a_baseline_over_other_clients_is_refused(done, tmp_path, change):
-    job = tiny.SEEN.replace(out=str(tmp_path), baseline=str(done), **change)
-    with pytest.raises(
-        ValueError, match="over other clients; run it with the same data"
-    ):
-        run(job)
-
-
-def test_an_unfinished_baseline_is_refused(done, tmp_path):
-    half = tiny.unfinished(done, tmp_path / "half")
-    job = tiny.SEEN.replace(out=str(tmp_path / "run"), baseline=str(half))
-    with pytest.raises(ValueError, match="is not a finished run; run it first"):
-        run(job)
-
-
 def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
     def reached(run):
         run.describe()
@@ -382,28 +365,6 @@ def test_a_model_of_too_few_classes_is_refused(tmp_path):
     small = models.task_from_nnx(lambda rngs: Own(rngs, 2), (3,))
     with pytest.raises(ValueError, match=r"shape \(1, 2\) for one example, exp"):
         run(SMALL.replace(out=str(tmp_path / "run"), model="mine"), mine(), task=small)
-
-
-@pytest.mark.slow
-def test_another_baseline_counts_anew_and_redraws(tmp_path):
-    """On a finished run; one that goes on writes it down (test_folder)."""
-    first = SMALL.replace(out=str(tmp_path / "run"))
-    alone = SMALL.replace(algorithm="local", out=str(tmp_path / "local"))
-    assert run(first, mine()).summary["worse_than_local"] is None
-    run(alone, mine())
-    (tmp_path / "run" / "report.html").write_text("old")
-    counted = run(first.replace(baseline=alone.out), mine())
-    found = counted.summary["worse_than_local"]
-    name = "personal/test/accuracy"
-    ours, theirs = (
-        np.load(f"{job.out}/clients.npz")[name][-1] for job in (first, alone)
-    )
-    assert found == np.mean(ours < theirs)
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["baseline"] == alone.out
-    assert not (tmp_path / "run" / "report.html").exists()
-    with pytest.raises(ValueError, match="nowhere is not a finished run; run it fi"):
-        run(first.replace(baseline="nowhere"), mine())
 
 
 def test_calls_are_cut_at_evaluations_and_after_ten_seconds():

@@ -25,9 +25,7 @@ def federation():
 
 def test_seeds_share_compiled_functions(federation):
     sim = simulation.simulation(tiny.TINY, federation)
-    named = tiny.TINY.replace(
-        seed=5, out="x", label="x", keep_checkpoints=9, baseline="x"
-    )
+    named = tiny.TINY.replace(seed=5, out="x", label="x", keep_checkpoints=9)
     assert simulation.simulation(named, federation) is sim
     assert simulation.simulation(tiny.TINY.replace(lr=0.1), federation) is not sim
     assert sim.traffic() is sim.traffic()
