@@ -19,7 +19,6 @@ PACKAGES = (  # what a user's own code calls, from the nearest down
     "landscape",
     "conformance",
     "runs",
-    "registry",
     "engine",
     "runtime",
 )

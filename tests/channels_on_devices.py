@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from on_devices import CLIENTS, COHORT, listed, placed
-from pfljax import channel, engine, registry, selection
+from pfljax import channel, engine, selection
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
+from pfljax.core import components
 from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Local
 from pfljax.engine import mesh
@@ -32,7 +33,7 @@ def play(names, devices, pin):
     local = Local(0.1, 4, epochs=2)
     grid = mesh.make(devices, pin) if devices > 1 else None
     algorithm = ditto(task, local)
-    through = channel.make([registry.parse(name) for name in names])
+    through = channel.make([components.parse(name) for name in names])
     exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))
     through, algorithm = channel.fit(through, algorithm, exchanges)
     select = selection.uniform(COHORT, CLIENTS)

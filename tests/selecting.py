@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import registry, selection
+from pfljax import selection
 from pfljax.conformance import toy
+from pfljax.core import factories
 from pfljax.core.types import ClientData, Cohort, Examples
 
 SIZES = np.array(toy.SIZES)
@@ -37,7 +38,7 @@ def made(name, cohort=3, **changed):
         "least_label": LABELS, "greatest_label": GREATEST, "label_count": COUNTS,
         "epochs": 5, "task": toy.classifier(), "public_rows": PUBLIC_ROWS,
     }  # fmt: skip
-    return factory(cohort, **(registry.select_context(factory, **of_run) | changed))
+    return factory(cohort, **(factories.select_context(factory, **of_run) | changed))
 
 
 def cohort_of(ids, mask=None, round_=0):

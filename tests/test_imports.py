@@ -27,7 +27,7 @@ LATER = (
 @pytest.mark.parametrize(
     ("statement", "without"),
     [
-        ("import pfljax.cli.main, pfljax.runs.settings, pfljax.registry", HEAVY),
+        ("import pfljax.cli.main, pfljax.runs.settings, pfljax.core.factories", HEAVY),
         ("from pfljax import Experiment, run", (*HEAVY, "optax")),
         (READS, HEAVY),
         ("from pfljax.runs.exported import load_params", HEAVY),

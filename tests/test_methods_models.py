@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import declared
-from pfljax import algorithms, models, registry
+from pfljax import algorithms, models
 from pfljax.conformance import Case, toy
+from pfljax.core import components
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.evaluation import views
@@ -57,7 +58,7 @@ def rounds():
 
 @cache
 def task_of(name):
-    choice = registry.parse(name)
+    choice = components.parse(name)
     module = models.model(choice.name, CLASSES, **choice.options)
     return toy.traced_once(models.task(module, MODELS[name]))
 

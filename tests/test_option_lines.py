@@ -3,10 +3,10 @@
 import pytest
 
 import tiny
-from pfljax import registry
-from pfljax.cli import listing
+from pfljax.core import factories
 from pfljax.data.label_noise import NOISES
-from pfljax.registry.docstrings import sections
+from pfljax.runs.components import find_factories
+from pfljax.runs.docstrings import sections
 
 KINDS = (
     "algorithm",
@@ -21,10 +21,10 @@ KINDS = (
 
 @pytest.mark.parametrize("kind", [*KINDS, "noise"])
 def test_every_option_has_a_line(kind):
-    factories = NOISES if kind == "noises" else listing.factories(kind)
-    for name, factory in factories.items():
+    by_name = NOISES if kind == "noises" else find_factories(kind)
+    for name, factory in by_name.items():
         options = sections(factory.__doc__).get("Args", {})
-        for option in registry.options(factory):
+        for option in factories.options(factory):
             assert options.get(option, "").endswith("."), f"{kind} {name}: {option}"
 
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import channel
+from pfljax.core.components import parse
 from pfljax.core.types import Cohort
-from pfljax.registry import parse
 
 KEY = jax.random.key(0)
 CLIENTS = 10

@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pfljax.core.components import parse
 from pfljax.data import profiles
-from pfljax.registry import parse
 from pfljax.report.curves import make_curve, spent
 from pfljax.report.style import GREY, GRID, PALETTE, new_figure, save_figure
 from pfljax.runs.result import Result

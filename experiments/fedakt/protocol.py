@@ -36,8 +36,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import arg
 
+from pfljax.core.components import Component
 from pfljax.models import model_groups as groups
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 
 # What the replications share lies beside the papers' folders, in no package.

@@ -19,7 +19,7 @@ import numpy as np
 from cases import MUS, SHARES, Case, fedprox
 from problems import MODELS, RATES, ROUNDS, TITLES, Scale, federation
 
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.runs.result import result
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache

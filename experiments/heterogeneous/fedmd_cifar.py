@@ -35,9 +35,9 @@ import numpy as np
 from tgp import HERE, best_round
 
 from pfljax import data
+from pfljax.core.components import Component
 from pfljax.core.types import ClientData, Examples
 from pfljax.data import Arrays, Federation
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 
 PARTIES = 10

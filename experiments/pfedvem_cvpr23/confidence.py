@@ -33,7 +33,7 @@ from vem import (
     with_std,
 )
 
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.report.figures import correlation_text, rank_correlation, scatter
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runtime.devices import use_compile_cache

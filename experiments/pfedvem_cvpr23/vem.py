@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax import data
+from pfljax.core.components import Component
 from pfljax.data import Arrays, Federation
 from pfljax.data.partitions.base import Partition, from_owner
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 
 HERE = Path(__file__).parent

@@ -30,7 +30,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from finished import HERE, Finished, accuracy, finished, mean_and_std, script, write
 
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.report.style import GRID, PALETTE, new_figure
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache

@@ -35,8 +35,8 @@ from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.multi_task import mocha
 from pfljax.algorithms.multi_task.fedamp import attract, median
 from pfljax.core import tree
+from pfljax.core.components import Component
 from pfljax.data import Federation
-from pfljax.registry import Component
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import new_figure
 from pfljax.runs.settings import Experiment

@@ -25,7 +25,7 @@ from protocol import METHODS, MNIST
 from shared import script
 
 from pfljax import landscape
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.report.style import save_figure
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run

@@ -28,7 +28,7 @@ from shared.published import std_over_seeds
 from tyro.conf import arg
 
 from pfljax import landscape
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.report.style import save_figure
 from pfljax.runs import checks
 from pfljax.runtime.devices import use_compile_cache

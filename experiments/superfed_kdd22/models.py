@@ -13,7 +13,9 @@ from typing import Any
 
 from flax import linen as nn
 
-from pfljax import registry
+from pfljax.core import requirements
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.types import Array
 from pfljax.models import LSTM, Network, conv_for_platform, convolve, max_pool
 from pfljax.models.blocks import Residual
@@ -21,7 +23,6 @@ from pfljax.models.layers import NORMS, add_channel, flatten, mean_pixel
 from pfljax.models.network import relu_layers
 from pfljax.models.pooling import window_max
 from pfljax.models.recurrent import Embedding, last_state
-from pfljax.registry import AtLeastOne, component
 
 XAVIER = nn.initializers.glorot_normal()
 BARE = {"use_bias": False, "kernel_init": XAVIER}
@@ -125,7 +126,7 @@ def square(channels: int, conv: str, size: int = 3, stride: int = 1) -> nn.Modul
 
 def normalised(norm: str, layer: Callable[..., Any]) -> Layers:
     """The layer, followed by the normalisation of this name."""
-    return [layer, registry.find("norm", NORMS, norm)()]
+    return [layer, requirements.find("norm", NORMS, norm)()]
 
 
 def block(channels: int, stride: int, norm: str, conv: str) -> nn.Module:

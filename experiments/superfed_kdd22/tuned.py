@@ -29,7 +29,7 @@ from shared.published import decimals, ranks, std_over_seeds, tau
 from table1 import START
 from tyro.conf import arg
 
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Sweep, points, sweep

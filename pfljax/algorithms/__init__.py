@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pfljax import registry
-from pfljax.registry import annotations
+from pfljax.core import annotations, factories, requirements
 
 
 class Source(NamedTuple):
@@ -61,9 +60,9 @@ def method(name: str) -> Callable:
     """
     sources = _sources()
     if name not in sources and "PFLJAX_METHODS" not in os.environ:
-        said = registry.unknown("algorithm", sources, name)
+        said = requirements.unknown("algorithm", sources, name)
         raise ValueError(f"{said}; one of your own needs PFLJAX_METHODS=FOLDER")
-    return _function(name, registry.find("algorithm", sources, name))
+    return _function(name, requirements.find("algorithm", sources, name))
 
 
 def find_file(name: str) -> Path:
@@ -72,7 +71,7 @@ def find_file(name: str) -> Path:
     Raises:
       ValueError: it is unknown, or two files are one method.
     """
-    return registry.find("algorithm", _sources(), name).file
+    return requirements.find("algorithm", _sources(), name).file
 
 
 def families() -> dict[str, str]:
@@ -199,7 +198,7 @@ def _check_options(name: str, file: Path, function: Callable) -> None:
             f"{file}: the option {option.name!r} of {name!r} is positional; make it "
             f"keyword-only: def {name}(task, local, *, {option.name}=...)"
         )
-    for option in registry.options(function).values():
+    for option in factories.options(function).values():
         default = option.default
         if default is not option.empty and not isinstance(default, annotations.SCALARS):
             raise ValueError(

@@ -4,8 +4,8 @@ from typing import Any
 
 import jax
 
+from pfljax.core.requirements import require
 from pfljax.core.types import Array, Key, Params, Task
-from pfljax.registry import require
 
 
 def draw_models(task: Task, params: Params, count: int, key: Key) -> Params:

@@ -10,9 +10,10 @@ client k. Every client is evaluated with w, or after `finetune` local steps from
 """
 
 from pfljax.core import aggregation
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count
 from pfljax.core.training import fine_tune, fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, component
 
 
 @component

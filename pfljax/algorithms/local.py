@@ -9,9 +9,9 @@ Client k minimises F_k(w_k) whenever it is selected, and is evaluated with w_k. 
 the baseline of every comparison.
 """
 
+from pfljax.core.factories import component
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import component
 
 
 @component

@@ -10,7 +10,7 @@ import jax
 from pfljax.bench import measure, peer, table
 from pfljax.bench.catalogue import WORKLOADS
 from pfljax.bench.workloads import Ready, build
-from pfljax.registry import find
+from pfljax.core.requirements import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import devices, files
 from pfljax.simulate.shape import Shape

@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import algorithms, registry
+from pfljax import algorithms
 from pfljax.bench.catalogue import WORKLOADS, Workload
+from pfljax.core import factories, requirements
+from pfljax.core.components import parse
 from pfljax.core.types import ClientData, Examples, Key, RunState, Task
 from pfljax.engine import Setting, mesh, placement
 from pfljax.runs.settings import Experiment
@@ -44,7 +46,7 @@ def build(name: str, method: str, scale: float = 1.0) -> Ready:
 
     `scale` < 1 shrinks clients, cohort and examples, for tests.
     """
-    workload = shrink(registry.find("workload", WORKLOADS, name), scale)
+    workload = shrink(requirements.find("workload", WORKLOADS, name), scale)
     return prepare(name, workload, method)
 
 
@@ -114,8 +116,8 @@ def _experiment(workload: Workload, method: str) -> Experiment:
 
 
 def _shape(workload: Workload, method: str) -> Shape:
-    factory = algorithms.method(registry.parse(method).name)
-    known = registry.select_context(
+    factory = algorithms.method(parse(method).name)
+    known = factories.select_context(
         factory,
         most_rows=int(sizes(workload).max()),
         public_rows=0,

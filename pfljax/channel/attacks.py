@@ -15,10 +15,11 @@ import jax.numpy as jnp
 
 from pfljax.channel.base import NONE, Channel, Sender, Sent, Start, with_change
 from pfljax.core import malicious, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import map_with_keys
 from pfljax.core.malicious import Attackers
+from pfljax.core.ranges import Positive
 from pfljax.core.types import Array, Key, Origin, Upload
-from pfljax.registry import Positive, component
 
 OFF = NONE._replace(stage="attack")  # nobody is malicious
 

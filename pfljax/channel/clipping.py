@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from pfljax.channel import origins
 from pfljax.channel.base import Channel, sending
 from pfljax.core import tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import NotNegative, Positive
 from pfljax.core.types import Array, Key, Origin, Upload
-from pfljax.registry import NotNegative, Positive, component
 
 
 @component

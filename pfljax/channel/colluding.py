@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from pfljax.channel.attacks import OFF, draw_attackers
 from pfljax.channel.base import Channel, with_change, with_origin
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.malicious import Attackers
+from pfljax.core.ranges import Positive
 from pfljax.core.types import Array, Cohort, Key, Upload
-from pfljax.registry import Positive, component
 
 Forge = Callable[[Any, Array, Array], Any]  # (changes, honest f32[M], forging f32[M])
 

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.channel.base import NONE, Channel
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import Share
 from pfljax.core.types import Array, Cohort, Key
-from pfljax.registry import Share, component
 
 
 @component

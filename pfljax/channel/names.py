@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from pfljax import registry
 from pfljax.channel.attacks import model_replacement, random_update, sign_flip
 from pfljax.channel.base import Channel
 from pfljax.channel.chains import chain
@@ -20,7 +19,8 @@ from pfljax.channel.robust import (
     trimmed_mean,
 )
 from pfljax.channel.sparse import low_rank, random_k, top_k
-from pfljax.registry import Component
+from pfljax.core import factories, requirements
+from pfljax.core.components import Component
 
 # Channels that change each upload (the setting `channel`), and robust reducers, which
 # replace all uploads by one value (the setting `aggregation`).
@@ -66,8 +66,8 @@ def make(choices: Sequence[Component]) -> Channel | None:
     """
     channels = []
     for choice in choices:
-        factory = registry.find("channel", CHANNELS, choice.name)
-        registry.check("channel", choice, factory)
+        factory = requirements.find("channel", CHANNELS, choice.name)
+        factories.check("channel", choice, factory)
         channels.append(factory(**choice.options)())
     _check_together([choice.name for choice in choices], channels)
     return chain(channels) if channels else None

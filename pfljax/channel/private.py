@@ -25,9 +25,10 @@ from pfljax.channel.base import (
     with_change,
 )
 from pfljax.channel.clipping import clip, clipped_to
+from pfljax.core.factories import component
 from pfljax.core.keys import derive, map_with_keys
+from pfljax.core.ranges import NotNegative, Positive, ProperShare
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
-from pfljax.registry import NotNegative, Positive, ProperShare, component
 
 
 @component

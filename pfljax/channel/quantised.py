@@ -12,8 +12,9 @@ import jax.numpy as jnp
 
 from pfljax.channel.base import Channel
 from pfljax.channel.compressing import Compressor, compressing
+from pfljax.core.factories import component
+from pfljax.core.ranges import INT32, AtLeastOne, Range
 from pfljax.core.types import Array, Key
-from pfljax.registry import INT32, AtLeastOne, Range, component
 
 Levels = Annotated[int, Range(lambda value: value >= 2, "at least 2"), INT32]
 TINY = jnp.finfo(jnp.float32).tiny

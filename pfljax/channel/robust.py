@@ -24,8 +24,9 @@ from pfljax.channel.base import (
     with_origin,
 )
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Count, Positive, Range
 from pfljax.core.types import Array, Cohort, Key, Origin, Upload
-from pfljax.registry import AtLeastOne, Count, Positive, Range, component
 
 Reducer = Callable[[Any, Array], Any]
 Trimmed = Annotated[  # trimming half of the values at either end would leave none

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from pfljax.channel.base import Channel
 from pfljax.channel.compressing import Compressor, compressing
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Range
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, Range, component
 
 FLOAT = 32  # bits
 Part = Annotated[float, Range(lambda value: 0 < value <= 1, "a share, 0 < share <= 1")]

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from pfljax import registry
 from pfljax.cli import options
+from pfljax.core import requirements
 
 Methods = Annotated[
     Positional[tuple[str, ...]],
@@ -31,7 +31,7 @@ def compare(
     Example: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
     """
     experiments = options.experiments(methods, settings)
-    registry.require("--seeds", seeds, seeds >= 1, "at least 1")
+    requirements.require("--seeds", seeds, seeds >= 1, "at least 1")
     base = experiments[0]
     out = base.out or f"runs/{base.dataset.name}-compare"
     from pfljax.runs import checks

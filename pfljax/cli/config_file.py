@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pfljax import registry
-from pfljax.registry import Component
+from pfljax.core import components
+from pfljax.core.components import Component
 from pfljax.runs import checks, config
 from pfljax.runs.settings import Experiment, label
 from pfljax.runtime import documents
@@ -25,7 +25,7 @@ def method(args: Sequence[str]) -> Component:
     """The method of the arguments, of their config file, or the default."""
     text = last_value("--algorithm", args)
     if text is not None:
-        return registry.parse(text)
+        return components.parse(text)
     return (read(args) or Experiment()).algorithm
 
 

@@ -6,8 +6,10 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pfljax import algorithms, registry
-from pfljax.runs.components import factories
+from pfljax import algorithms
+from pfljax.core import requirements
+from pfljax.core.factories import options
+from pfljax.runs.components import find_factories
 
 KINDS = {
     "algorithms": "methods of personalised federated learning",
@@ -35,7 +37,7 @@ NOTES = {  # the last line of a kind
 def list_kinds() -> str:
     """One line for each kind: the number of its components, and what they are."""
     lines = [
-        f"{kind:18}{len(factories(kind.removesuffix('s'))):4}  {about}"
+        f"{kind:18}{len(find_factories(kind.removesuffix('s'))):4}  {about}"
         for kind, about in KINDS.items()
     ]
     return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
@@ -54,7 +56,7 @@ def list_components(kind: str) -> str:
 
     Methods are grouped by their families.
     """
-    by_name = factories(kind.removesuffix("s"))
+    by_name = find_factories(kind.removesuffix("s"))
     width = 1 + max(map(len, by_name))
     if kind == "algorithms":
         return _list_families(by_name, width)
@@ -75,7 +77,7 @@ def describe(kind: str, name: str) -> str:
       ValueError: the kind has no component of this name.
     """
     kind = kind.removesuffix("s")
-    factory = registry.find(kind, factories(kind), name)
+    factory = requirements.find(kind, find_factories(kind), name)
     texts = [inspect.getdoc(factory) or ""]
     if kind == "algorithm":
         texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
@@ -96,7 +98,7 @@ def _list_model_groups() -> list[str]:
     ]
 
 
-def _list_families(factories: Mapping[str, Callable], width: int) -> str:
+def _list_families(by_name: Mapping[str, Callable], width: int) -> str:
     """A block for each family with its heading; methods without one come first."""
     families = algorithms.families()
     blocks = []
@@ -105,7 +107,7 @@ def _list_families(factories: Mapping[str, Callable], width: int) -> str:
         if family:
             package = importlib.import_module(f"pfljax.algorithms.{family}")
             lines.append(f"[{family}] {_first_line(package)}".rstrip())
-        for name, factory in sorted(factories.items()):
+        for name, factory in sorted(by_name.items()):
             if families[name] == family:
                 # The file's docstring has the paper, the function's the options.
                 file = sys.modules[factory.__module__]
@@ -127,12 +129,12 @@ def _write_options(factory: Callable) -> list[str]:
     """The options of a factory as "name=default"; those of optax are positional."""
     from pfljax.core import optimizers, schedules
 
-    options = registry.options(factory)
+    known = options(factory)
     if factory in optimizers.known_of_optax().values():
-        options = optimizers.options_of_optax(factory)
+        known = optimizers.options_of_optax(factory)
     elif factory in schedules.list_schedules().values():
-        options = schedules.options(factory)
-    return [_write_option(option) for option in options.values()]
+        known = schedules.options(factory)
+    return [_write_option(option) for option in known.values()]
 
 
 def _first_line(source: Any) -> str:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from pfljax import registry
-from pfljax.registry import annotations
+from pfljax.core import annotations, components
 from pfljax.runs.config import to_json
 from pfljax.runs.settings import FIELDS, HELP, Experiment
 
@@ -58,7 +57,7 @@ def values(over: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
             raise ValueError(f"--over {name} has no value; give --over {name} VALUE")
         if name in by_name:
             raise ValueError(f"--over {name} is given twice; give all values at once")
-        by_name[name] = [registry.literal(text) for text in texts]
+        by_name[name] = [components.literal(text) for text in texts]
     if not by_name:
         raise ValueError("--over is missing; give --over NAME VALUE VALUE")
     return by_name
@@ -121,7 +120,7 @@ def experiments(methods: Sequence[str], settings: Any) -> list[Experiment]:
             "no method is given; expected pfljax compare NAME ..., such as fedper or "
             "ditto:lam=0.5"
         )
-    choices = [registry.parse(text) for text in methods]
+    choices = [components.parse(text) for text in methods]
     for choice in choices:
         if choices.count(choice) > 1:
             raise ValueError(f"{choice} is given twice; give it once")

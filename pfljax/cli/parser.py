@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 import tyro
 
-from pfljax import __version__, registry
+from pfljax import __version__
 from pfljax.cli import commands, compare, config_file, model_commands, options
+from pfljax.core import factories, requirements
 from pfljax.runs.settings import FIELDS
 
 ABOUT = "Simulates personalised federated learning."
@@ -80,9 +81,9 @@ def parse(args: Sequence[str]) -> Callable[[], None]:
     """
     name = args[0]
     if name == COMPLETION:
-        registry.require_known(COMPLETION, " ".join(args[1:]), SHELLS)
+        requirements.require_known(COMPLETION, " ".join(args[1:]), SHELLS)
     else:
-        registry.find("command", COMMANDS, name)
+        requirements.find("command", COMMANDS, name)
     records = _make_records(name, args)
     functions = {
         key: options.defer(command, records.get(key))
@@ -150,7 +151,7 @@ def _method_hint(args: Sequence[str]) -> str:
     from pfljax import algorithms
 
     method = config_file.method(args).name
-    options = registry.options(algorithms.method(method))
+    options = factories.options(algorithms.method(method))
     for arg in args:
         option = arg.partition("=")[0].lstrip("-").replace("-", "_")
         if arg.startswith("--") and option in options:

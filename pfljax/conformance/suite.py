@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 
-from pfljax import algorithms, registry
+from pfljax import algorithms
 from pfljax.conformance.laws import (
     LAWS,
     OF_STEPS,
@@ -18,6 +18,7 @@ from pfljax.conformance.uploads import (
     bytes_are_as_declared,
     origins_are_uploads_of_no_step,
 )
+from pfljax.core import components, factories
 from pfljax.simulate.architectures import takes_several
 
 
@@ -56,8 +57,8 @@ def run(
     """
     cases = []
     for text in names:
-        choice = registry.parse(text)
-        registry.check("algorithm", choice, algorithms.method(choice.name))
+        choice = components.parse(text)
+        factories.check("algorithm", choice, algorithms.method(choice.name))
         cases.append(Case(choice.name, choice.options, bytes, ignores_steps))
     if not cases:
         raise ValueError(

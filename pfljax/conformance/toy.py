@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import engine, models, registry, selection
+from pfljax import engine, models, selection
+from pfljax.core import factories
 from pfljax.core.types import ClientData, Cohort, Examples, Local, Task, Turn
 from pfljax.engine.plan import round_key
 
@@ -70,7 +71,7 @@ def public():
 
 def run_options(factory, rounds):
     """The options of a method that are filled in by a run of so many rounds."""
-    return registry.select_context(
+    return factories.select_context(
         factory,
         rounds=rounds,
         most_rows=max(SIZES),

@@ -20,8 +20,10 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.core import tree
+from pfljax.core.components import Component
+from pfljax.core.factories import component
+from pfljax.core.ranges import BelowOne, NotNegative, Positive
 from pfljax.core.types import Array
-from pfljax.registry import BelowOne, Component, NotNegative, Positive, component
 
 # (v, D^2) -> v
 Rule = Callable[[Array, Array], Array]

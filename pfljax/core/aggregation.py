@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax import registry
-from pfljax.core import tree
+from pfljax.core import requirements, tree
 from pfljax.core.types import Array, Cohort
 
 
@@ -40,7 +39,7 @@ def averaging(weighting: str) -> Averaging:
       ValueError: for another weighting.
     """
     known = {"examples": by_examples, "uniform": uniform}
-    registry.require_known("weighting", weighting, known)
+    requirements.require_known("weighting", weighting, known)
     return Averaging(known[weighting])
 
 

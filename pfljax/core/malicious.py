@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core.keys import derive
+from pfljax.core.ranges import Range
 from pfljax.core.types import Array, Key
-from pfljax.registry import Range
 
 Attackers = Annotated[
     float, Range(lambda value: 0 <= value < 1, "a share of the clients, 0 <= share < 1")

@@ -11,17 +11,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax import registry
-from pfljax.core import statistics
+from pfljax.core import factories, requirements, statistics
+from pfljax.core.components import Component
+from pfljax.core.factories import validate
+from pfljax.core.ranges import BELOW_ONE, NOT_NEGATIVE, BelowOne, NotNegative
 from pfljax.core.types import Array, Local, Turn
-from pfljax.registry import (
-    BELOW_ONE,
-    NOT_NEGATIVE,
-    BelowOne,
-    Component,
-    NotNegative,
-    validate,
-)
 
 RATE = "learning_rate"  # the first argument of each optimizer of optax
 # Parts of optimizers, which may take the rate as well, and one that needs the loss.
@@ -113,10 +107,10 @@ def check(choice: Component) -> None:
 
 def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
     """`check` for the optimizers of optax itself, whose sgd has options as well."""
-    function = registry.find(kind, known_of_optax(), choice.name)
+    function = requirements.find(kind, known_of_optax(), choice.name)
     owner = f"{kind} {choice.name!r}"
-    registry.check_names(owner, options_of_optax(function), choice.options)
-    registry.check_values(owner, ranges_of_optax, choice.options)
+    factories.check_names(owner, options_of_optax(function), choice.options)
+    factories.check_values(owner, ranges_of_optax, choice.options)
     build = from_optax(choice)
 
     def step(w: Any) -> Any:

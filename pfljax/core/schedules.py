@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import optax
 
-from pfljax import registry
-from pfljax.registry import Component
+from pfljax.core import factories, ranges, requirements
+from pfljax.core.components import Component
 
 SUFFIXES = ("_decay_schedule", "_schedule", "_decay")
 EXCLUDED = ("sgdr_schedule",)  # its arguments cannot be written as options
@@ -96,7 +96,9 @@ def find_function(name: str) -> Function:
     """
     functions = list_schedules()
     short = _without_suffix(name)
-    return registry.find("schedule", functions, short if short in functions else name)
+    return requirements.find(
+        "schedule", functions, short if short in functions else name
+    )
 
 
 def _without_suffix(name: str) -> str:
@@ -153,7 +155,7 @@ def _check_options(choice: Component, function: Function) -> None:
     listed = options(function)
     owner = f"schedule {choice.name!r}"
     values = choice.options
-    registry.check_names(owner, listed, values)
+    factories.check_names(owner, listed, values)
     for name, value in values.items():
         _check_value(f"{owner}: {name}", name, value)
     for name, parameter in listed.items():
@@ -172,7 +174,7 @@ def _check_options(choice: Component, function: Function) -> None:
 def _check_value(owner: str, name: str, value: Any) -> None:
     """Refuses words for numbers, and numbers that no rate or count can have."""
     if name == "by":
-        registry.require_known(owner, value, BY)
+        requirements.require_known(owner, value, BY)
         return
     if name in WORDS:
         return
@@ -181,8 +183,8 @@ def _check_value(owner: str, name: str, value: Any) -> None:
         kinds = int if counts else (int, float)
         is_number = isinstance(number, kinds) and not isinstance(number, bool)
         expected = "a whole number" if counts else "a number"
-        registry.require(owner, value, is_number, expected)
-        limits = registry.INT32 if counts else registry.NOT_NEGATIVE
-        registry.require(owner, value, limits.takes(number), limits.expected)
+        requirements.require(owner, value, is_number, expected)
+        limits = ranges.INT32 if counts else ranges.NOT_NEGATIVE
+        requirements.require(owner, value, limits.takes(number), limits.expected)
         least = int(name.endswith("_steps") and name not in MAY_BE_ZERO)
-        registry.require(owner, value, number >= least, f"at least {least}")
+        requirements.require(owner, value, number >= least, f"at least {least}")

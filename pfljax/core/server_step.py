@@ -15,13 +15,21 @@ from typing import Any, NamedTuple
 import jax
 import optax
 
-from pfljax import registry
-from pfljax.core import aggregation, optimizers, statistics, tree
+from pfljax.core import (
+    aggregation,
+    components,
+    factories,
+    optimizers,
+    ranges,
+    requirements,
+    statistics,
+    tree,
+)
 from pfljax.core.adaptive_server import SERVER_OPTIMIZERS
+from pfljax.core.components import Component
 from pfljax.core.optimizers import RATE, learning_rate
 from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Cohort, Key, Local, Params
-from pfljax.registry import Component
 
 KIND = "server optimizer"
 
@@ -43,7 +51,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
       ValueError: the optimizer or one of its options is unknown or out of range, or an
         optimizer of optax has no rate.
     """
-    choice = registry.parse(text)
+    choice = components.parse(text)
     if choice.name in SERVER_OPTIMIZERS:
         return statistics.beside(_adaptive(choice, rate))
     _check_of_optax(choice)
@@ -55,7 +63,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
             f"such as {choice.name}:learning_rate=0.01"
         )
     require_rate(rate)
-    choice = registry.Component(choice.name, options)
+    choice = components.Component(choice.name, options)
     optimizers.check_of_optax(choice, KIND)
     build = optimizers.from_optax(choice)
     return statistics.beside(build(rate))
@@ -64,9 +72,9 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
 def _check_of_optax(choice: Component) -> None:
     """Refuses unknown names of the optimizer and of its options."""
     known = optimizers.known_of_optax()
-    function = registry.find(KIND, {**known, **SERVER_OPTIMIZERS}, choice.name)
+    function = requirements.find(KIND, {**known, **SERVER_OPTIMIZERS}, choice.name)
     options = [RATE, *optimizers.options_of_optax(function)]
-    registry.check_names(f"{KIND} {choice.name!r}", options, choice.options)
+    factories.check_names(f"{KIND} {choice.name!r}", options, choice.options)
 
 
 def require_rate(rate: Any) -> None:
@@ -75,15 +83,15 @@ def require_rate(rate: Any) -> None:
         return
     is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
     name = "server_optimizer: learning_rate"
-    registry.require(name, rate, is_number, "a number")
-    limits = registry.NOT_NEGATIVE
-    registry.require(name, rate, limits.takes(rate), limits.expected)
+    requirements.require(name, rate, is_number, "a number")
+    limits = ranges.NOT_NEGATIVE
+    requirements.require(name, rate, limits.takes(rate), limits.expected)
 
 
 def _adaptive(choice: Component, rate: Any) -> optax.GradientTransformation:
     """One of `core.adaptive_server`, at its own rate or else at `rate`."""
     factory = SERVER_OPTIMIZERS[choice.name]
-    registry.check(KIND, choice, factory)
+    factories.check(KIND, choice, factory)
     defaults = {} if rate is None else {"learning_rate": rate}
     return factory(**defaults | choice.options)()
 

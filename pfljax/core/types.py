@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax import registry
+from pfljax.core import factories
 from pfljax.core.precision import EXACT
-from pfljax.registry import AtLeastOne, Epochs, NotNegative, Steps
+from pfljax.core.ranges import AtLeastOne, Epochs, NotNegative, Steps
 
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
@@ -114,7 +114,7 @@ class Local:
     by_step: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
-        registry.check_values("Local", Local, vars(self))
+        factories.check_values("Local", Local, vars(self))
         if self.epochs is not None and self.steps is not None:
             raise ValueError(
                 f"Local: epochs is {self.epochs} and steps is {self.steps}; give one "

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.core.factories import validate
 from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow
-from pfljax.registry import validate
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data

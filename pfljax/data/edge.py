@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from pfljax.registry import AT_LEAST_ONE, AT_LEAST_ZERO, Range
+from pfljax.core.ranges import AT_LEAST_ONE, AT_LEAST_ZERO, Range
 
 # A model's head and each client's histogram have a column for every class.
 MOST_CLASSES = 2**20

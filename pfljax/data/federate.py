@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax import registry
+from pfljax.core import factories, requirements
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumber
 from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
@@ -20,7 +20,7 @@ EXAMPLES = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes", "official_own")
 
 
-@registry.validate
+@factories.validate
 def federate(
     arrays: Arrays,
     partition_name: str | Partition,
@@ -108,9 +108,9 @@ def _check_choices(
         ),
         ("params", params or {}, Mapping, "options by name: {'alpha': 0.5}"),
     ):
-        registry.require_a(name, value, kind, expected)
-    registry.require_known("examples", examples, EXAMPLES)
-    registry.require_known("test_from", test_from, TEST_FROM)
+        requirements.require_a(name, value, kind, expected)
+    requirements.require_known("examples", examples, EXAMPLES)
+    requirements.require_known("test_from", test_from, TEST_FROM)
     if test_from != "clients" and not np.any(arrays.official == OFFICIAL_TEST):
         raise ValueError(
             f"test_from is {test_from!r}, but data set {arrays.name!r} has no official "

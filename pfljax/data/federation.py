@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from pfljax.core.factories import validate
+from pfljax.core.ranges import Range
 from pfljax.core.types import ClientData
 from pfljax.data.edge import Seed, as_integers, brief
 from pfljax.data.manifest import subset
-from pfljax.registry import Range, validate
 
 HeldOut = Annotated[
     float,

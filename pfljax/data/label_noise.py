@@ -9,13 +9,13 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from pfljax import registry
-from pfljax.core import malicious
+from pfljax.core import components, factories, malicious, requirements
+from pfljax.core.factories import component
 from pfljax.core.malicious import Attackers
+from pfljax.core.ranges import Share
 from pfljax.data.arrays import Arrays
 from pfljax.data.partitions.base import Partition, rank
 from pfljax.data.split import TRAIN, VALIDATION, Split
-from pfljax.registry import Share, component
 
 
 class Noise(NamedTuple):
@@ -88,9 +88,9 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
     Raises:
         ValueError: a name or parameter is unknown, or a number is out of its range.
     """
-    choice = registry.parse(text)
-    maker = registry.find("noise", NOISES, choice.name)
-    registry.check("noise", choice, maker)
+    choice = components.parse(text)
+    maker = requirements.find("noise", NOISES, choice.name)
+    factories.check("noise", choice, maker)
     if choice.name != "none" and num_classes < 2:
         raise ValueError(f"noise {choice.name!r} needs two classes, got {num_classes}")
     return maker(num_classes, **choice.options)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax import registry
+from pfljax.core import factories
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
 from pfljax.data.partitions import PARTITIONS
 from pfljax.data.partitions.base import rank
@@ -82,7 +82,7 @@ def _count(
 def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """Returns the partition's parameters, with its defaults."""
     function = PARTITIONS.get(settings["partition"])
-    known = registry.defaults(function) if function else {}
+    known = factories.defaults(function) if function else {}
     # The clients are an argument of "natural", and not a user's option.
     known.pop("client", None)
     return {**known, **settings["params"]}

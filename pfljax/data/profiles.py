@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.core.components import Component
+from pfljax.core.factories import check as check_choice
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count, NotNegative, Positive
+from pfljax.core.requirements import find
 from pfljax.data.edge import read_npz, reading
-from pfljax.registry import Component, Count, NotNegative, Positive, component, find
-from pfljax.registry import check as check_choice
 
 STEP = 0.01  # seconds of a local step at speed 1
 DOWN = 2.5e6  # bytes a second: 20 Mbit/s

@@ -24,17 +24,12 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
+from pfljax.core.components import Component
+from pfljax.core.factories import check as check_choice
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, Share
+from pfljax.core.requirements import find
 from pfljax.core.types import Algorithm, Array, Cohort
-from pfljax.registry import (
-    AtLeastOne,
-    Component,
-    NotNegative,
-    Positive,
-    Share,
-    component,
-    find,
-)
-from pfljax.registry import check as check_choice
 
 Staleness = Literal["constant", "polynomial", "hinge"]
 BUFFER = 10  # as in the paper, for cohorts of at least this size

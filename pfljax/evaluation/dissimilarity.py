@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
+from pfljax.core.factories import validate
+from pfljax.core.ranges import AtLeastOne, NotNegative, Positive
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Array, ClientData, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Positive, validate
 
 
 class Dissimilarity(NamedTuple):

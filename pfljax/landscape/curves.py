@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax import registry
+from pfljax.core import requirements
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.evaluation.over_clients import GRID
@@ -27,7 +27,7 @@ def curve_weights(kind: str, count: int, t: Any) -> Array:
     same length in t. Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026
     (Section 3.2).
     """
-    registry.require_known("kind", kind, KINDS)
+    requirements.require_known("kind", kind, KINDS)
     t = jnp.asarray(t, jnp.float32)[..., None]
     k = np.arange(count)
     if kind == "chain":

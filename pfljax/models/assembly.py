@@ -14,8 +14,7 @@ import numpy as np
 import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from pfljax import registry
-from pfljax.core import statistics, tree
+from pfljax.core import requirements, statistics, tree
 from pfljax.core.precision import EXACT, PRECISIONS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import mixed_precision
@@ -52,8 +51,8 @@ def assemble(
       order: the paths of the modules, first to last; absent ones come after, sorted.
       precision: a name in `core.precision.PRECISIONS`; see `mixed_precision`.
     """
-    registry.require_known("loss", loss, LOSSES)
-    registry.require_known("precision", precision, PRECISIONS)
+    requirements.require_known("loss", loss, LOSSES)
+    requirements.require_known("precision", precision, PRECISIONS)
     run = _runner(apply, normalise, precision)
 
     def logits(params: Params, batch: Batch, key: Key | None) -> Array:
@@ -97,7 +96,7 @@ def _runner(
     def run(params: Params, batch: Batch, part: str | None, key: Key | None) -> Array:
         if not hasattr(batch, "x"):
             expected = "a Batch: Batch.full(x) makes one of raw examples x"
-            registry.require_a("batch", batch, Batch, expected)
+            requirements.require_a("batch", batch, Batch, expected)
         x = batch.x
         # The head takes features, which are not raw.
         x = mixed_precision.lower(x, precision) if part == "head" else normalise(x)
@@ -152,10 +151,10 @@ def zero_example(input_shape: Sequence[int]) -> np.ndarray:
       ValueError: the shape is not that of an example.
     """
     expected = "the shape of one example without the batch axis, such as (8,)"
-    registry.require_a("input_shape", input_shape, (tuple, list), expected)
+    requirements.require_a("input_shape", input_shape, (tuple, list), expected)
     for size in input_shape:
         whole = isinstance(size, int | np.integer) and size > 0
-        registry.require("input_shape", input_shape, whole, expected)
+        requirements.require("input_shape", input_shape, whole, expected)
     return np.zeros((1, *input_shape), np.float32)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 
 from flax import linen as nn
 
-from pfljax import registry
+from pfljax.core import ranges, requirements
 from pfljax.core.types import Array
 from pfljax.models.convolution import conv_layer
 from pfljax.models.dropout import Dropout
@@ -17,7 +17,7 @@ from pfljax.models.feature_pooling import pool_features
 from pfljax.models.layers import NORMS, mean_pixel
 from pfljax.models.network import Layer
 
-DropRate = Annotated[float, registry.BELOW_ONE]
+DropRate = Annotated[float, ranges.BELOW_ONE]
 # He et al., ICCV 2015, https://arxiv.org/abs/1502.01852, of the backward pass.
 KAIMING_FAN_OUT = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 LECUN = nn.initializers.lecun_normal()  # the default of Flax
@@ -62,7 +62,7 @@ class Form(NamedTuple):
 
     def normalise(self, layer: Layer) -> list[Layer]:
         """Appends a normalisation to a layer."""
-        return [layer, registry.find("norm", NORMS, self.norm)()]
+        return [layer, requirements.find("norm", NORMS, self.norm)()]
 
     def layers(
         self, channels: int, *, size: int = 1, stride: int = 1, groups: int = 1

@@ -11,13 +11,14 @@ from functools import partial
 
 from flax import linen as nn
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.types import Array
 from pfljax.models.blocks import LECUN, Form
 from pfljax.models.convolution import convolve
 from pfljax.models.layers import add_channel, flatten, mean_pixel
 from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import max_pool, window_max
-from pfljax.registry import AtLeastOne, component
 
 # ResNet9's residual blocks: the factor of the stem's channels, and the stride.
 STAGES = ((1, 1), (2, 1), (4, 2), (8, 2))

@@ -22,7 +22,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from pfljax import registry
+from pfljax.core import requirements
 from pfljax.core.types import Array
 from pfljax.models import convolution_forms, mixed_precision
 from pfljax.models.windows import Form, Window, reach, resolve_sides
@@ -40,7 +40,7 @@ def conv_for_platform(conv: str = "auto") -> Callable[..., Array]:
     Raises:
       ValueError: the name is another.
     """
-    registry.require_known("conv", conv, CONVOLUTIONS)
+    requirements.require_known("conv", conv, CONVOLUTIONS)
     if conv == "lax":
         return lax.conv_general_dilated
     return im2col if conv == "im2col" else convolve

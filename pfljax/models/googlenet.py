@@ -11,13 +11,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from flax import linen as nn
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Positive
 from pfljax.core.types import Array
 from pfljax.models.blocks import DropRate, Form, in_eights, pool_to
 from pfljax.models.layers import add_channel
 from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import window_max
 from pfljax.models.windows import Window, shift
-from pfljax.registry import AtLeastOne, Positive, component
 
 
 class Channels(NamedTuple):

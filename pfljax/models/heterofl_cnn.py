@@ -23,7 +23,8 @@ from typing import Annotated, Literal
 
 from flax import linen as nn
 
-from pfljax import registry
+from pfljax.core import ranges
+from pfljax.core.factories import component
 from pfljax.core.types import Array
 from pfljax.models.convolution import conv_layer
 from pfljax.models.layers import GroupNorm, add_channel, mean_pixel
@@ -31,12 +32,11 @@ from pfljax.models.network import Classes, Layer
 from pfljax.models.network import network as make_network
 from pfljax.models.pooling import max_pool
 from pfljax.models.presets import Factory, preset
-from pfljax.registry import component
 
 HIDDEN = (64, 128, 256, 512)
 LEVELS = {"a": 1.0, "b": 1 / 2, "c": 1 / 4, "d": 1 / 8, "e": 1 / 16}
 EPSILON = 1e-5  # torch's
-Rate = Annotated[float, registry.Range(lambda rate: 0 < rate <= 1, "above 0, up to 1")]
+Rate = Annotated[float, ranges.Range(lambda rate: 0 < rate <= 1, "above 0, up to 1")]
 Norm = Literal["static", "group", "none"]
 
 

@@ -18,14 +18,15 @@ from collections.abc import Sequence
 
 from flax import linen as nn
 
-from pfljax import registry
+from pfljax.core import requirements
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Count
 from pfljax.models.convolution import conv_layer
 from pfljax.models.layers import add_channel, flatten
 from pfljax.models.linear import Linear
 from pfljax.models.network import Classes, Layer, network, relu_layers
 from pfljax.models.pooling import max_pool
 from pfljax.models.presets import Factory, preset
-from pfljax.registry import AtLeastOne, Count, component
 
 # The channels of each model's two convolutions, and the units of FC1.
 YI = (
@@ -66,7 +67,7 @@ def htcnn(
     """
     in_body = len(hidden) if split is None else split
     expected = f"at most {len(hidden)}, as many as there are hidden layers"
-    registry.require("split", in_body, in_body <= len(hidden), expected)
+    requirements.require("split", in_body, in_body <= len(hidden), expected)
     convolution = conv_layer(conv, 5, padding="VALID")
     body: list[Layer] = [add_channel]
     for width in channels:

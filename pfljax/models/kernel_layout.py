@@ -9,7 +9,7 @@ import dataclasses
 
 from flax import linen as nn
 
-from pfljax.registry import require_a
+from pfljax.core.requirements import require_a
 
 
 def outputs_first(network: nn.Module, path: tuple[str, ...] = ()) -> set[str]:

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from flax import linen as nn
 
+from pfljax.core.ranges import INT32, Range
 from pfljax.core.types import Array
-from pfljax.registry import INT32, Range
 
 Classes = Annotated[int, Range(lambda count: count >= 2, "2 or more"), INT32]
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import nnx
 from flax.traverse_util import unflatten_dict
 
-from pfljax import registry
+from pfljax.core import requirements
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Array, Key, Params, Task
 from pfljax.models.assembly import Apply, assemble, zero_example
@@ -51,14 +51,14 @@ def task_from_nnx(
     """
     expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
     if isinstance(factory, nnx.Module):
-        registry.require_a("factory", factory, (), expected)
+        requirements.require_a("factory", factory, (), expected)
     example = zero_example(input_shape)
     # NNX's classes hide the signature of what they call.
     if isinstance(factory, type):
         constructor = factory.__init__
-        registry.require_call("factory", constructor, ("self", "rngs"), expected)
+        requirements.require_call("factory", constructor, ("self", "rngs"), expected)
     else:
-        registry.require_call("factory", factory, ("rngs",), expected)
+        requirements.require_call("factory", factory, ("rngs",), expected)
     module = nnx.eval_shape(lambda: _check(factory(nnx.Rngs(0))))
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from pfljax.registry import component
+from pfljax.core.factories import component
 
 Factory = Callable[..., nn.Module]
 

@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.types import Array
 from pfljax.models import mixed_precision
 from pfljax.models.network import Classes, Layer, network
-from pfljax.registry import AtLeastOne, component
 
 # JAX declares no types for it: of two operands and a precision.
 _with_gradients: Any = partial(jax.custom_vjp, nondiff_argnums=(2,))

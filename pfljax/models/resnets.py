@@ -11,12 +11,13 @@ from functools import partial
 
 from flax import linen as nn
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.models.blocks import Form, Residual, pool_to
 from pfljax.models.layers import add_channel
 from pfljax.models.network import Classes, Layer, network
 from pfljax.models.pooling import window_max
 from pfljax.models.presets import Factory, preset
-from pfljax.registry import AtLeastOne, component
 
 # Blocks of each stage, by the number of layers.
 OF_HTFLLIB = {

@@ -10,7 +10,8 @@ from typing import Any
 
 from flax import linen as nn
 
-from pfljax import registry
+from pfljax.core import components, factories, requirements
+from pfljax.core.factories import component
 from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_layer
 from pfljax.models.dense import Dense
@@ -30,7 +31,6 @@ from pfljax.models.network import Classes, Layer, Network, network, relu_layers
 from pfljax.models.pooling import max_pool
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.resnets import HTRESNETS, RESNETS_224, htresnet
-from pfljax.registry import component
 
 
 @component
@@ -139,7 +139,7 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
       ValueError: for an unknown name or parameter, a size below 1, or fewer than two
         classes.
     """
-    factory = registry.find("model", MODELS, name)
-    choice = registry.Component(name, params)
-    registry.check("model", choice, factory)
+    factory = requirements.find("model", MODELS, name)
+    choice = components.Component(name, params)
+    factories.check("model", choice, factory)
     return factory(num_classes, **params)

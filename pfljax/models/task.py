@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from pfljax import registry
+from pfljax.core import requirements
 from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
@@ -61,7 +61,7 @@ def task(
         # A class is callable, but has no parameters yet.
         if member is not None and (isinstance(member, type) or not callable(member)):
             expected = "a module, such as flax.linen.Dense(10)"
-            registry.require_a(f"the module's {part}", member, (), expected)
+            requirements.require_a(f"the module's {part}", member, (), expected)
     example = zero_example(input_shape)
     shapes, order = _trace(module, example)
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from pfljax import registry
-from pfljax.registry import Component, annotations
+from pfljax.core import annotations, factories, requirements
+from pfljax.core.components import Component
 from pfljax.runs import components, conflicts
 from pfljax.runs.settings import FIELDS, Experiment, label
 
@@ -30,7 +30,7 @@ def check(
     method = experiment.algorithm
     factory = algorithms.method(method.name)
     check_option_names(method.name, factory)
-    registry.check("algorithm", method, factory)
+    factories.check("algorithm", method, factory)
     for name, value in method.args:
         if not isinstance(value, annotations.SCALARS):
             raise ValueError(f"{name} is {value!r}, which config.json cannot hold")
@@ -47,7 +47,7 @@ def check_option_names(algorithm: str, factory: Callable) -> None:
 
     Neither a command line nor a sweep could tell the two apart.
     """
-    for name in registry.options(factory):
+    for name in factories.options(factory):
         if name in FIELDS or name in OF_COMMANDS:
             raise ValueError(
                 f"the method {algorithm!r} has an option {name!r}, which is the name "
@@ -65,12 +65,12 @@ def check_values(experiment: Experiment) -> None:
 def _check_each(experiment: Experiment) -> None:
     """Checks the type and range of each setting."""
     for name, parameter in annotations.parameters(Experiment).items():
-        registry.check_value(name, getattr(experiment, name), parameter)
+        factories.check_value(name, getattr(experiment, name), parameter)
 
 
 def names_own_model(model: Component) -> bool:
     """Whether no model of pfljax has this name, so that it is given in Python."""
-    return model.name != "auto" and model.name not in components.factories("model")
+    return model.name != "auto" and model.name not in components.find_factories("model")
 
 
 def _check_model(experiment: Experiment, own: bool) -> None:
@@ -86,7 +86,8 @@ def _check_model(experiment: Experiment, own: bool) -> None:
             "your model another name, such as model='mine'"
         )
     if not own and names_own_model(model):
-        said = registry.unknown("model", components.factories("model"), model.name)
+        known = components.find_factories("model")
+        said = requirements.unknown("model", known, model.name)
         raise ValueError(f"{said}; for your own, run(experiment, task=...) in Python")
 
 
@@ -99,9 +100,9 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
 
     method = experiment.algorithm
     factory = algorithms.method(method.name)
-    whole = Component(method.name, registry.defaults(factory) | method.options)
+    whole = Component(method.name, factories.defaults(factory) | method.options)
     resolved = components.in_floats(
-        experiment.replace(algorithm=registry.in_floats(whole, factory))
+        experiment.replace(algorithm=factories.in_floats(whole, factory))
     )
     return resolved.replace(
         label=label(resolved), out=experiment.out or name or resolved.folder

@@ -1,4 +1,4 @@
-"""The registry of each kind of component, and the checks of components in settings.
+"""The factories of each kind of component, and the checks of components in settings.
 
 Registries are loaded where they are needed: readers of a run folder load no JAX.
 """
@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from pfljax import registry
-from pfljax.registry import Component, annotations
+from pfljax.core import annotations, factories, requirements
+from pfljax.core.components import Component
 from pfljax.runs.settings import Experiment
 
 REGISTRIES = {
@@ -28,7 +28,7 @@ KINDS = ("algorithm", "optimizer", "schedule", *REGISTRIES)
 SETTINGS = (*REGISTRIES, "models", "proxy")
 
 
-def factories(kind: str) -> Mapping[str, Callable]:
+def find_factories(kind: str) -> Mapping[str, Callable]:
     """The factories of a kind by name; methods in broken files are left out."""
     if kind == "algorithm":
         from pfljax import algorithms
@@ -66,7 +66,7 @@ def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
 
 
 def _check(setting: str, choice: Component) -> None:
-    if setting == "channel" and choice.name in factories("aggregation"):
+    if setting == "channel" and choice.name in find_factories("aggregation"):
         raise ValueError(
             f"channel has {choice}, which is an aggregation; give it as aggregation "
             f"(--aggregation {choice})"
@@ -77,23 +77,23 @@ def _check(setting: str, choice: Component) -> None:
 
         also = OF_ALL
         # TFDS says whether it knows another name.
-        if choice.name not in factories(setting):
+        if choice.name not in find_factories(setting):
             return
-    factory = registry.find(setting, _factories(setting), choice.name)
-    registry.check(setting, choice, factory, also)
+    factory = requirements.find(setting, _factories(setting), choice.name)
+    factories.check(setting, choice, factory, also)
 
 
 def _factories(setting: str) -> Mapping[str, Callable]:
     """The factories of a setting, with "auto" and groups where it takes them."""
     if setting in ("model", "proxy"):
-        return {"auto": _no_options, **factories("model")}
+        return {"auto": _no_options, **find_factories("model")}
     if setting == "models":
         from pfljax.models.model_groups import GROUPS
 
-        return {**factories("model"), **dict.fromkeys(GROUPS, _no_options)}
+        return {**find_factories("model"), **dict.fromkeys(GROUPS, _no_options)}
     if setting == "server_optimizer":
-        return {**factories("optimizer"), **factories(setting)}
-    return factories(setting)
+        return {**find_factories("optimizer"), **find_factories(setting)}
+    return find_factories(setting)
 
 
 def _no_options() -> None:
@@ -128,7 +128,9 @@ def in_floats(experiment: Experiment) -> Experiment:
         choices = []
         for choice in _components(experiment, setting):
             factory = _factories(setting).get(choice.name)
-            choices.append(registry.in_floats(choice, factory) if factory else choice)
+            if factory is not None:
+                choice = factories.in_floats(choice, factory)
+            choices.append(choice)
         several = isinstance(getattr(experiment, setting), tuple)
         changed[setting] = tuple(choices) if several else choices[0]
     return experiment.replace(**changed)

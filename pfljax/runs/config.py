@@ -5,8 +5,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pfljax import registry
-from pfljax.registry import Component
+from pfljax.core import factories, requirements
+from pfljax.core.components import Component
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 
 FORMAT = 3  # of config.json
@@ -33,7 +33,7 @@ def from_dict(values: Any) -> Experiment:
         )
     settings = {name: value for name, value in values.items() if name != "format"}
     for name in settings:
-        registry.find("setting", FIELDS, name)
+        requirements.find("setting", FIELDS, name)
     return Experiment(**settings)
 
 
@@ -66,7 +66,7 @@ def looks_ahead(experiment: Experiment) -> bool:
     from pfljax import algorithms  # here alone: reports read settings without JAX
 
     factory = algorithms.method(experiment.algorithm.name)
-    return bool(registry.select_context(factory, rounds=experiment.rounds))
+    return bool(factories.select_context(factory, rounds=experiment.rounds))
 
 
 def difference(old: Experiment, new: Experiment) -> list[str]:

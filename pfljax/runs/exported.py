@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pfljax.registry import require_a
+from pfljax.core.requirements import require_a
 from pfljax.runs import folder
 
 

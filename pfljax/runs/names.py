@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from pfljax.registry import Component
+from pfljax.core.components import Component
 
 MOST = 48  # letters of the settings that differ
 LETTERS = 6  # of the digest

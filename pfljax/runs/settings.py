@@ -8,24 +8,20 @@ import dataclasses
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
-from pfljax import registry
-from pfljax.registry import (
+from pfljax.core import annotations, factories
+from pfljax.core.components import Component, convert, convert_all
+from pfljax.core.ranges import (
     INT32,
     POSITIVE,
     AtLeastOne,
     BelowOne,
-    Component,
     Count,
     NotNegative,
     Positive,
     Range,
     Share,
-    annotations,
-    convert,
-    convert_all,
-    docstrings,
 )
-from pfljax.runs import names
+from pfljax.runs import docstrings, names
 
 Record = TypeVar("Record")
 Part = Annotated[
@@ -283,7 +279,7 @@ def _changed_options(method: Component) -> dict[str, Any]:
     """The options of a method that are not at their defaults."""
     from pfljax import algorithms  # imported here: readers of settings need no JAX
 
-    defaults = registry.defaults(algorithms.method(method.name))
+    defaults = factories.defaults(algorithms.method(method.name))
     return {
         name: value
         for name, value in method.args

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfljax import registry
-from pfljax.registry import Component
+from pfljax.core import requirements
+from pfljax.core.components import Component
 from pfljax.runs import config
 from pfljax.runs.log import NEWEST, Line
 from pfljax.runs.settings import Experiment
@@ -184,7 +184,7 @@ def begin(
             sink.close()
 
     for choice in experiment.log:
-        make = registry.find("log", SINKS, choice.name)
+        make = requirements.find("log", SINKS, choice.name)
         opened.append(make(**choice.options)(folder, experiment, quiet))
     write([make_row(line) for line in lines])
     return Sink(write, close)

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import BELOW_ONE, AtLeastOne, Count
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import BELOW_ONE, AtLeastOne, Count, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import among, require_cohort
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import jax
 
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import among, require_cohort
 

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 
 

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.aggregation import record
+from pfljax.core.factories import component
 from pfljax.core.losses import cross_entropy
 from pfljax.core.minibatches import take_examples
 from pfljax.core.public_examples import require
+from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, Share
 from pfljax.core.types import Array, Cohort, Key, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Positive, Share, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 

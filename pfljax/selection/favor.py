@@ -11,11 +11,12 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import take_examples
 from pfljax.core.public_examples import require
+from pfljax.core.ranges import AtLeastOne, Share
 from pfljax.core.types import Array, Cohort, Key, Params, Task
-from pfljax.registry import AtLeastOne, Share, component
 from pfljax.selection import q_network
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.aggregation import record
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Count, Epochs, NotNegative, Positive
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, Count, Epochs, NotNegative, Positive, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import draw_weighted, require_cohort
 from pfljax.selection.reports import losses

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.aggregation import record
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative, Share
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, Count, NotNegative, Share, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import ranks, require_cohort
 from pfljax.selection.reports import losses

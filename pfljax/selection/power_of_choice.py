@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import minibatch
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.training import full_loss
 from pfljax.core.types import Array, ClientData, Key, Params, Task
-from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection, keep_state
 from pfljax.selection.draws import draw_weighted, require_cohort
 from pfljax.selection.reports import losses, record_losses

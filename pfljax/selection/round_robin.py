@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.types import Array, Cohort, Key, Metrics
-from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 

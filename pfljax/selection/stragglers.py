@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pfljax.core.factories import validate
 from pfljax.core.keys import derive
+from pfljax.core.ranges import Epochs, Share
 from pfljax.core.types import Array, Key
-from pfljax.registry import Epochs, Share, validate
 from pfljax.selection.base import Selection
 
 

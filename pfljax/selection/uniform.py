@@ -4,9 +4,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.types import Array, Key
-from pfljax.registry import AtLeastOne, component
 from pfljax.selection.base import Selection
 from pfljax.selection.draws import require_cohort
 

@@ -11,20 +11,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax import algorithms, models, registry
+from pfljax import algorithms, models
 from pfljax.channel import Traffic, count_traffic
-from pfljax.core import tree
+from pfljax.core import factories, tree
 from pfljax.core.communication import (
     shapes_of_model,
     shapes_of_server,
     trace_exchanges,
 )
+from pfljax.core.components import Component
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
 from pfljax.engine.state import init_stacks
 from pfljax.models.model_groups import FEATURES, GROUPS
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate.shape import Shape
@@ -183,7 +183,7 @@ def mean_traffic(setting: Setting, task: Task, shape: Shape) -> Traffic:
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
     """Whether the method's server and traffic are the same for two different models."""
     local = Local(0.1, batch_size=2)
-    context = registry.select_context(factory, rounds=1, most_rows=1, public_rows=1)
+    context = factories.select_context(factory, rounds=1, most_rows=1, public_rows=1)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
     groups = Groups(tuple(methods), _two_models(), (0, 1))
     return _difference(groups, Shape(2, (3,), 3)) is None

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.core.requirements import require, require_a, require_call
 from pfljax.core.types import Task
 from pfljax.data import DATASETS, PARTITIONS, Federation, check_federation
-from pfljax.registry import require, require_a, require_call
 from pfljax.runs.settings import Experiment
 
 # The settings of `federate`, which its manifest records.

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.precision import EXACT
+from pfljax.core.requirements import require_call
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.models import check_task
-from pfljax.registry import require_call
 from pfljax.runs import checks, claims, folder, partition
 from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment

@@ -6,11 +6,11 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from pfljax import algorithms, models, registry
-from pfljax.core import optimizers, schedules
+from pfljax import algorithms, models
+from pfljax.core import factories, optimizers, schedules
+from pfljax.core.components import Component
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine import Setting, mesh
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import (
@@ -130,7 +130,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     name = experiment.algorithm.name
     factory = algorithms.method(name)
     options = experiment.algorithm.options
-    options |= registry.select_context(factory, rounds=experiment.rounds)
+    options |= factories.select_context(factory, rounds=experiment.rounds)
     options |= dict(shape.for_method)
     options |= server_optimizers.options(experiment)
 

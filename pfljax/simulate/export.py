@@ -7,13 +7,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax import algorithms, registry
-from pfljax.core import tree
+from pfljax import algorithms
+from pfljax.core import factories, tree
+from pfljax.core.requirements import require_a
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.evaluation.programs import client_models
 from pfljax.evaluation.views import PERSONAL
-from pfljax.registry import require_a
 from pfljax.runs import checkpoint, checks, claims, config, folder, partition
 from pfljax.runs.exported import load_params as load_params
 from pfljax.simulate import arguments, components, simulation
@@ -94,7 +94,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
         scale=manifest["scale"],
         # The sizes and the selection are left out: no model depends on them.
         for_method=tuple(
-            registry.select_context(factory, most_rows=1, public_rows=1).items()
+            factories.select_context(factory, most_rows=1, public_rows=1).items()
         ),
     )
     task = components.make_task(experiment, shape)

@@ -9,8 +9,8 @@ import jax
 import pfljax
 from pfljax import algorithms
 from pfljax.core.linear import is_linear
+from pfljax.core.requirements import require_a
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import require_a
 
 LIBRARY = Path(pfljax.__file__).parent
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from pfljax import registry, selection
+from pfljax import selection
+from pfljax.core import factories, requirements
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
@@ -14,26 +15,26 @@ from pfljax.runs.settings import Experiment
 def selection_factory(experiment: Experiment) -> Callable[..., selection.Selection]:
     """The factory of the selection."""
     name = experiment.selection.name
-    return registry.find("selection", selection.SELECTIONS, name)
+    return requirements.find("selection", selection.SELECTIONS, name)
 
 
 def asks_seconds(experiment: Experiment) -> bool:
     """Whether the selection depends on the seconds of each client's round."""
-    return bool(registry.select_context(selection_factory(experiment), seconds=True))
+    return bool(factories.select_context(selection_factory(experiment), seconds=True))
 
 
 def selection_facts(experiment: Experiment, federation: Federation) -> dict[str, Any]:
     """The keywords of the selection about clients and server, as tuples."""
     factory = selection_factory(experiment)
     public = federation.public
-    asked = registry.select_context(
+    asked = factories.select_context(
         factory, public_rows=0 if public is None else int(public.size)
     )
     # Without a profile of devices, an example takes a second.
-    if registry.select_context(factory, sizes=True, seconds=True):
+    if factories.select_context(factory, sizes=True, seconds=True):
         asked["sizes"] = tuple(np.asarray(federation.train.size).tolist())
-    if registry.select_context(factory, least_label=True):
-        asked |= registry.select_context(factory, **label_shares(federation))
+    if factories.select_context(factory, least_label=True):
+        asked |= factories.select_context(factory, **label_shares(federation))
     return asked
 
 
@@ -85,7 +86,7 @@ def make_selection(
         "seconds": np.maximum(sizes.astype(np.float64), 1),
     }
     facts |= dict(known) | {"sizes": sizes}
-    asked = registry.select_context(factory, **facts)
+    asked = factories.select_context(factory, **facts)
     options = experiment.selection.options
     drawn = factory(experiment.cohort, **asked, **options)
     if not experiment.stragglers:

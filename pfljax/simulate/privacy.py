@@ -8,10 +8,10 @@ differ in one client.
 import importlib
 from typing import Any
 
-from pfljax import registry
 from pfljax.channel import CHANNELS
+from pfljax.core import factories
+from pfljax.core.components import Component
 from pfljax.engine import Setting
-from pfljax.registry import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 
@@ -53,7 +53,7 @@ def privacy_summary(
 def find_mechanism(channels: tuple[Component, ...]) -> tuple[float, float] | None:
     """(noise multiplier, delta) of the channel with noise at the server, if any."""
     for choice in channels:
-        options = registry.defaults(CHANNELS[choice.name]) | choice.options
+        options = factories.defaults(CHANNELS[choice.name]) | choice.options
         # Only these channels have a multiplier.
         if options.get("multiplier"):
             return float(options["multiplier"]), float(options["delta"])

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pfljax import algorithms, registry
-from pfljax.core import server_step, tree
+from pfljax import algorithms
+from pfljax.core import factories, server_step, tree
 from pfljax.core.communication import shapes_of_model, shapes_of_server
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment
@@ -15,7 +15,7 @@ def options(experiment: Experiment) -> dict[str, Any]:
     if chosen.name == "none":
         return {}
     factory = algorithms.method(experiment.algorithm.name)
-    return registry.select_context(factory, server_optimizer=str(chosen))
+    return factories.select_context(factory, server_optimizer=str(chosen))
 
 
 def with_optimizer(

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax import algorithms, registry
+from pfljax import algorithms
+from pfljax.core import factories
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import participants
@@ -26,7 +27,7 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
     """What the experiment's compiled functions depend on of the federation."""
     factory = algorithms.method(experiment.algorithm.name)
     public = federation.public
-    for_method = registry.select_context(
+    for_method = factories.select_context(
         factory,
         most_rows=int(np.max(federation.train.size)),
         public_rows=0 if public is None else int(public.size),

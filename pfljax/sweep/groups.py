@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pfljax.core.components import Component
 from pfljax.core.types import Task
 from pfljax.engine import Setting
 from pfljax.models import check_task
-from pfljax.registry import Component
 from pfljax.runs.settings import UNHASHED, Experiment
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.shape import Shape, make_shape

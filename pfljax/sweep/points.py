@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax import algorithms, registry
+from pfljax import algorithms
+from pfljax.core import factories, requirements
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks, claims, config, partition
@@ -31,7 +32,7 @@ class Point(NamedTuple):
 def combine(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Every combination of the values; the last name changes fastest."""
     expected = 'values by name, such as {"lr": [0.1, 0.2]}'
-    registry.require_a("over", over, Mapping, expected)
+    requirements.require_a("over", over, Mapping, expected)
     values_by_name = [_values(name, swept) for name, swept in over.items()]
     combinations = []
     for values in itertools.product(*values_by_name):
@@ -46,8 +47,8 @@ def _values(name: str, values: Any) -> list[Any]:
     if isinstance(values, np.ndarray):
         values = values.tolist()  # a number, where it has no axis
     if isinstance(values, str):
-        registry.require_a(name, values, (), expected)
-    registry.require_a(name, values, Sequence, expected)
+        requirements.require_a(name, values, (), expected)
+    requirements.require_a(name, values, Sequence, expected)
     if not values:
         raise ValueError(f"{name} is {values!r}; expected {expected}, one at least")
     swept = []
@@ -82,10 +83,10 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     # Settings come first: the method itself may be swept.
     experiment = experiment.replace(**settings)
     method = algorithms.method(experiment.algorithm.name)
-    names = [*registry.defaults(method), *fields]
+    names = [*factories.defaults(method), *fields]
     known = dict.fromkeys(names, True)
     for name in values:
-        registry.find("name to sweep", known, name)
+        requirements.find("name to sweep", known, name)
     return experiment.replace(algorithm=experiment.algorithm.with_options(options))
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from pfljax.core.requirements import require, require_a
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.registry import require, require_a
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices

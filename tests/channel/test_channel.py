@@ -23,9 +23,9 @@ from pfljax.algorithms.multi_task.fedamp import fedamp
 from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.communication import trace_exchanges
+from pfljax.core.components import parse
 from pfljax.core.local_statistics import drop, keep
 from pfljax.core.types import Cohort, message_origin
-from pfljax.registry import parse
 from uplink import SENDER, sent_by
 
 TASK, LOCAL = toy.quadratic(), toy.full_batch()

@@ -277,7 +277,7 @@ def test_list_names_everything(kind):
     # Options stand behind spaces, families in brackets above their methods.
     lines = [line for line in out.splitlines() if line and line[0] not in " ["]
     assert sorted(line.split()[0] for line in lines) == sorted(
-        components.factories(kind)
+        components.find_factories(kind)
     )
     assert all(len(line.split()) > 2 for line in lines)
 

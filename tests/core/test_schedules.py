@@ -8,10 +8,10 @@ import pytest
 
 from pfljax import Experiment
 from pfljax.core import schedules
+from pfljax.core.components import parse
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit
 from pfljax.core.types import ClientData, Examples, Turn
-from pfljax.registry import parse
 from pfljax.simulate import components
 
 R = np.arange(8)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from pfljax.core.components import parse
 from pfljax.data import profiles
-from pfljax.registry import parse
 
 
 def made(text, clients=10):

@@ -3,7 +3,8 @@
 from collections import Counter
 
 from devices_laws.items import MODES, Item
-from pfljax import channel, registry, selection
+from pfljax import channel, selection
+from pfljax.core import components
 from pfljax.simulate import privacy
 from selecting import made as made_selection
 
@@ -53,13 +54,13 @@ def stand_together(items: tuple[Item, ...]) -> bool:
     """Whether a run may have all of these, whatever its method."""
     sending = [item for item in items if item.kind in ("channel", "aggregation")]
     try:
-        through = channel.make([registry.parse(item.text) for item in sending])
+        through = channel.make([components.parse(item.text) for item in sending])
     except ValueError:
         return False
-    choices = [registry.parse(i.text) for i in items if i.kind == "selection"]
+    choices = [components.parse(i.text) for i in items if i.kind == "selection"]
     is_drawn = any(choice.name == "bernoulli" for choice in choices)
     # Noise at the server hides nothing beside a number of clients that is drawn.
-    channels = tuple(registry.parse(i.text) for i in items if i.kind == "channel")
+    channels = tuple(components.parse(i.text) for i in items if i.kind == "channel")
     if is_drawn and privacy.find_mechanism(channels) is not None:
         return False
     if not any(item.text in MODES for item in items):

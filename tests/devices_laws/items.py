@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pfljax import channel, registry
+from pfljax import channel
 from pfljax.conformance import toy
+from pfljax.core import components, factories
 from pfljax.selection import SELECTIONS
 
 CLIENTS = len(toy.SIZES)
@@ -80,7 +81,7 @@ def channels() -> list[Item]:
     for name, factory in channel.CHANNELS.items():
         kind = "aggregation" if name in channel.AGGREGATIONS else "channel"
         texts = [_with_options(name, SENDING)]
-        if "feedback" in registry.options(factory):
+        if "feedback" in factories.options(factory):
             texts = [f"{texts[0]},feedback={on}" for on in (True, False)]
             texts = [text.replace(f"{name},", f"{name}:") for text in texts]
         texts += [text for text in MORE if text.startswith(f"{name}:")]
@@ -96,7 +97,7 @@ def clocks() -> list[Item]:
 
 def made(text: str) -> channel.Channel:
     """The channel of this text alone."""
-    choice = registry.parse(text)
+    choice = components.parse(text)
     return channel.CHANNELS[choice.name](**choice.options)()
 
 

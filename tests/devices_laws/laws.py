@@ -11,10 +11,9 @@ import numpy as np
 
 from devices_laws.items import DEADLINE, MODES
 from devices_laws.play import Played, federation
-from pfljax import registry
 from pfljax.channel import origins
 from pfljax.conformance import toy
-from pfljax.core import tree
+from pfljax.core import components, tree
 from pfljax.core.communication import Exchange, trace_exchanges
 
 SEED = 32  # bits
@@ -50,7 +49,7 @@ def width_and_empty_places_are_free(played: Played) -> None:
     toy.assert_same(wide.participations, state.participations)
     tolerance = 1e-4
     # A last digit may tip what is rounded at random, which is a step of the channel.
-    if any(registry.parse(item.text).name in ROUNDED for item in played.items):
+    if any(components.parse(item.text).name in ROUNDED for item in played.items):
         tolerance = 0.02
     for part in ("server", "clients", "channel", "selection"):
         toy.assert_close(getattr(wide, part), getattr(state, part), tolerance)
@@ -114,7 +113,7 @@ def bytes_are_the_payload(played: Played) -> None:
     sent = trace_exchanges(setting.algorithm, toy.classifier(), clients, shape)
     # A selection may have the name of a channel, such as uniform.
     channels = [item for item in played.items if item.kind == "channel"]
-    names = [registry.parse(item.text).name for item in channels]
+    names = [components.parse(item.text).name for item in channels]
     down = sum(tree.nbytes(exchange.message) for exchange in sent)
     up = sum(_payload(names, exchange) for exchange in sent)
     np.testing.assert_array_equal(setting.clock.down, down)
@@ -198,7 +197,7 @@ def _arrivals_are_in_order(played: Played, clock: np.ndarray) -> None:
 def _mode(played: Played) -> str:
     """The name of the asynchronous mode; "" of synchronous rounds."""
     texts = [item.text for item in played.items if item.text in MODES]
-    return registry.parse(texts[0]).name if texts else ""
+    return components.parse(texts[0]).name if texts else ""
 
 
 LAWS = (

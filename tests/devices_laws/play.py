@@ -10,10 +10,10 @@ import declared
 from devices_laws.items import COHORT, ROUNDS, Item, settings_of
 from pfljax import Experiment, engine
 from pfljax.conformance import toy
+from pfljax.core.components import Component
 from pfljax.core.types import RunState
 from pfljax.data import Federation
 from pfljax.engine import Setting
-from pfljax.registry import Component
 from pfljax.selection import Selection
 from pfljax.simulate import simulation
 from pfljax.simulate.simulation import Simulation

@@ -9,11 +9,11 @@ from pfljax import engine, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
+from pfljax.core.components import parse
 from pfljax.core.types import Local
 from pfljax.data.profiles import Profile
 from pfljax.engine import asynchronous, modes
 from pfljax.engine.clock import Clock
-from pfljax.registry import parse
 from pfljax.simulate import clocks
 from pfljax.simulate.shape import Shape
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from channels_on_devices import CASES as CASES_ON_DEVICES
-from pfljax import algorithms, channel, engine, registry, selection
+from pfljax import algorithms, channel, engine, selection
 from pfljax.conformance import toy
+from pfljax.core import components, factories
 from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Local
 from tiny import environment
@@ -33,8 +34,8 @@ def setting_of(method, *names):
     task = toy.classifier()
     local = Local(0.1, batch_size=4, epochs=1)
     factory = algorithms.method(method)
-    algorithm = factory(task, local, **registry.select_context(factory, rounds=6))
-    through = channel.make([registry.parse(name) for name in names])
+    algorithm = factory(task, local, **factories.select_context(factory, rounds=6))
+    through = channel.make([components.parse(name) for name in names])
     if through is not None:
         exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))
         through, algorithm = channel.fit(through, algorithm, exchanges)

@@ -7,11 +7,11 @@ import pytest
 
 from pfljax import algorithms, engine, selection
 from pfljax.conformance import toy
+from pfljax.core.components import parse
 from pfljax.core.types import Local
 from pfljax.data import profiles
 from pfljax.engine import asynchronous, modes
 from pfljax.engine.clock import Clock, mean_seconds
-from pfljax.registry import parse
 from pfljax.simulate import clocks
 from pfljax.simulate.shape import Shape
 

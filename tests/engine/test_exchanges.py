@@ -13,8 +13,8 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.channel import count_traffic
 from pfljax.conformance import toy
 from pfljax.core import aggregation, tree
+from pfljax.core.components import parse
 from pfljax.engine.setting import Groups
-from pfljax.registry import parse
 from pfljax.simulate import architectures
 from pfljax.simulate.shape import Shape
 

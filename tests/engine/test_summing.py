@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pfljax import algorithms, channel, engine, models, registry, selection
+from pfljax import algorithms, channel, engine, models, selection
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import toy
-from pfljax.core import tree
+from pfljax.core import components, tree
 from pfljax.core.aggregation import Averaging
 from pfljax.core.types import Cohort, Local
 from pfljax.engine import chunked_vmap, summing
@@ -116,7 +116,7 @@ def test_what_is_summed_depends_on_shapes_and_on_who_looks(monkeypatch):
     size = tree.nbytes(server)
 
     def is_summed(width=1, method=method, names=()):
-        way = channel.make([registry.Component(name) for name in names])
+        way = channel.make([components.Component(name) for name in names])
         setting = setting_of(method, width, channel=way)
         return summing.upload_weights(setting, server, cohort_of()) is not None
 

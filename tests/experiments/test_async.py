@@ -2,7 +2,7 @@
 
 import pytest
 
-from pfljax.registry import parse
+from pfljax.core.components import parse
 
 
 @pytest.fixture

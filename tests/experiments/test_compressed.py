@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pfljax import Experiment, channel, registry
+from pfljax import Experiment, channel
+from pfljax.core import components
 from pfljax.runs.log import NEWEST
 
 
@@ -38,14 +39,14 @@ def run_of(accuracy, up=1000, down=3000, cohort=10):
 def test_channels_can_be_made_and_feedback_is_the_only_difference(compressed):
     kept = {}
     for name, text in compressed.CHANNELS.items():
-        made = channel.make([registry.parse(text)] if text else [])
+        made = channel.make([components.parse(text)] if text else [])
         kept[name] = made is not None and made.memory is not None
     for name in ("sign", "top_k"):
         assert kept[name]
         assert not kept[name + compressed.PLAIN]
         text = compressed.CHANNELS[name + compressed.PLAIN]
-        plain = registry.parse(text)
-        beside = registry.parse(compressed.CHANNELS[name])
+        plain = components.parse(text)
+        beside = components.parse(compressed.CHANNELS[name])
         assert plain.options == {**beside.options, "feedback": False}
     assert kept["low_rank"]
     assert not kept["whole"]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.runs.config import FORMAT
 from pfljax.runs.folder import write_partition
 

@@ -7,7 +7,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.runs import checks, names
 
 PLAIN = "runs/digits-ditto-s0"

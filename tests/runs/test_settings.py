@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import Experiment, registry
-from pfljax.registry import Component
+from pfljax import Experiment
+from pfljax.core import components
+from pfljax.core.components import Component
 from pfljax.runs import checks, config, settings
 
 UNHASHED = {
@@ -55,8 +56,8 @@ def test_every_setting_has_a_help_text():
 
 def test_names_with_options_are_parsed_once():
     one = Experiment(dataset="synthetic:rows=3,alpha=1.0", model="mlp:hidden=[8]")
-    assert one.dataset == registry.Component("synthetic", {"alpha": 1.0, "rows": 3})
-    assert one.model == registry.Component("mlp", {"hidden": (8,)})
+    assert one.dataset == components.Component("synthetic", {"alpha": 1.0, "rows": 3})
+    assert one.model == components.Component("mlp", {"hidden": (8,)})
     assert one == Experiment(dataset=one.dataset, model=one.model)
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
     with pytest.raises(ValueError, match="dataset: 'mnist:every' is not of the form"):
@@ -68,7 +69,7 @@ def test_a_method_is_named_with_its_options():
     assert (one.algorithm.name, one.algorithm.options) == ("ditto", {"lam": 1.0})
     for method in (
         Component("ditto", {"lam": 1.0}),
-        registry.Component("ditto", {"lam": 1.0}),
+        components.Component("ditto", {"lam": 1.0}),
     ):
         assert one == Experiment(method) == Experiment().replace(algorithm=method)
     assert one.replace(lr=0.5).algorithm == one.algorithm

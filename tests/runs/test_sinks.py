@@ -11,7 +11,8 @@ import sys
 import pytest
 
 import tiny
-from pfljax import Experiment, registry, run
+from pfljax import Experiment, run
+from pfljax.core import components
 from pfljax.runs import config, log, sinks
 from pfljax.simulate import loop
 
@@ -249,7 +250,7 @@ def test_sent_runs_of_weights_and_biases_stay(tmp_path):
 def test_sinks_are_chosen_by_name_and_option():
     job = Experiment(log="csv,wandb:project=mine")
     assert job.log == (
-        registry.Component("csv"), registry.Component("wandb", {"project": "mine"})
+        components.Component("csv"), components.Component("wandb", {"project": "mine"})
     )  # fmt: skip
     assert config.from_dict(config.to_dict(job)) == job
     assert tiny.parsed("--log", "csv,wandb:project=mine") == job

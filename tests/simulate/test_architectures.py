@@ -9,8 +9,9 @@ import pytest
 
 import tiny
 from checkout import ROOT
-from pfljax import Experiment, algorithms, registry, run
+from pfljax import Experiment, algorithms, run
 from pfljax.conformance.toy import assert_same
+from pfljax.core import factories
 from pfljax.core.types import Batch
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError
@@ -190,7 +191,7 @@ def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
 def test_known_methods_take_several():
     known = []
     for name, factory in algorithms.importable()[0].items():
-        options = registry.options(factory).values()
+        options = factories.options(factory).values()
         has_defaults = all(o.default is not o.empty for o in options)
         if has_defaults and architectures.takes_several(factory, {}):
             known.append(name)

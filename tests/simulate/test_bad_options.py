@@ -6,7 +6,7 @@ Of posteriors, relations, interpolation and meta-learning.
 import pytest
 
 from pfljax import Experiment
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.simulate import loop
 from pfljax.simulate import run as experiment
 from pfljax.sweep import sweep

@@ -9,8 +9,8 @@ from flax import linen, nnx
 
 import tiny
 from pfljax import Experiment, data, models, run
+from pfljax.core.components import Component
 from pfljax.models import task, task_from_nnx
-from pfljax.registry import Component
 from pfljax.runs.folder import FolderError
 from pfljax.simulate.arguments import check_dealing
 from pfljax.simulate.compare import compare, grid

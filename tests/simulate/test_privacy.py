@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax.registry import parse
+from pfljax.core.components import parse
 from pfljax.simulate import privacy, run
 
 

@@ -12,8 +12,8 @@ import pytest
 import tiny
 from pfljax import Experiment, algorithms, data, engine, models, selection
 from pfljax.core import optimizers
+from pfljax.core.components import Component
 from pfljax.core.types import Batch, ClientData, Examples, Local
-from pfljax.registry import Component
 from pfljax.simulate import components, simulation
 from pfljax.simulate.federation import build_federation
 

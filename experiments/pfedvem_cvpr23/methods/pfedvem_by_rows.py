@@ -9,8 +9,9 @@ a client to w, and does not say what the client counts for.
 
 from pfljax.algorithms.bayesian.pfedvem import pfedvem
 from pfljax.core import aggregation
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative, Positive
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
 @component

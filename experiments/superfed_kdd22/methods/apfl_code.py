@@ -13,9 +13,10 @@ from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.core import tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import Share
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share, component
 
 
 @component

@@ -20,10 +20,11 @@ import optax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.apfl import Mixed
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import learning_rate
+from pfljax.core.ranges import Share
 from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share, component
 
 
 @component

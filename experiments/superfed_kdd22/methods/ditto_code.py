@@ -9,9 +9,10 @@ server keeps its biases (`_code`).
 from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
+from pfljax.core.factories import component
+from pfljax.core.ranges import Epochs, NotNegative
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, NotNegative, component
 
 
 @component

@@ -8,9 +8,10 @@ keeps its biases (`_code`).
 
 from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.global_model.fedprox import fedprox
+from pfljax.core.factories import component
+from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, component
 
 
 @component

@@ -8,8 +8,9 @@ The server weighs by rows and keeps its biases (`_code`).
 from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
+from pfljax.core.factories import component
+from pfljax.core.ranges import Epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, component
 
 
 @component

@@ -16,11 +16,12 @@ from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.core import tree
+from pfljax.core.factories import component
 from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.optimizers import learning_rate
+from pfljax.core.ranges import NotNegative
 from pfljax.core.training import add_penalty, over_batches
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, component
 
 
 @component

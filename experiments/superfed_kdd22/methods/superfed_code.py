@@ -10,8 +10,9 @@ import jax.numpy as jnp
 
 from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.interpolation.superfed import first_mixed, phases, superfed
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, NotNegative, Share
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 @component

@@ -28,10 +28,11 @@ from pfljax.algorithms import _raveled as raveled
 from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import AtLeastOne, Count, Deviation, NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, component
 
 
 @component

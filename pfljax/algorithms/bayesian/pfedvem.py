@@ -31,10 +31,11 @@ import jax.numpy as jnp
 from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive, fold
+from pfljax.core.ranges import AtLeastOne, Count, Deviation, NotNegative
 from pfljax.core.training import budget, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Deviation, NotNegative, component
 
 LEAST = 1e-12  # of rho^2
 

@@ -34,10 +34,11 @@ from pfljax.algorithms.bayesian import _gaussian as gaussian
 from pfljax.algorithms.bayesian import _lateral as lateral
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import Count, NotNegative, Share
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Task, zero_origin
-from pfljax.registry import Count, NotNegative, Share, component
 
 STD = 0.05  # of the first posteriors
 

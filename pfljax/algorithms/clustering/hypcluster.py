@@ -20,9 +20,10 @@ import jax
 from pfljax.algorithms._models import require_clients
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.core import aggregation, server_step, tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Positive
 from pfljax.core.server_model import wrap_server
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Positive, component
 
 
 @component

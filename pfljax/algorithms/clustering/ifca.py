@@ -19,10 +19,11 @@ import jax.numpy as jnp
 from pfljax.algorithms._models import draw_models, require_clients
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import learning_rate
+from pfljax.core.ranges import AtLeastOne
 from pfljax.core.training import fit, full_gradient, mean_over_examples
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, component
 
 
 class Upload(NamedTuple):

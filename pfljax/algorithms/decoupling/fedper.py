@@ -13,10 +13,11 @@ model defines what the body and the head are (`Task.groups`).
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import fold
+from pfljax.core.ranges import Count
 from pfljax.core.training import fit, fit_part
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, component
 
 
 @component

@@ -12,9 +12,10 @@ while the other is trained.
 
 from pfljax.algorithms.decoupling.fedper import fedper, head_training
 from pfljax.core import tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count, Epochs
 from pfljax.core.training import fit_part, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, Epochs, component
 
 
 @component

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, component
 
 OTHER = {"body": "head", "head": "body"}
 

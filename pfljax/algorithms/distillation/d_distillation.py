@@ -41,12 +41,13 @@ from pfljax.algorithms._example_outputs import compute_outputs
 from pfljax.algorithms.distillation import _gossip as gossip
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, public_examples, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import take_examples
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative
 from pfljax.core.shuffle import index_shuffle
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task, zero_origin
-from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 Subset = AtLeastOne | None  # None for all public examples
 

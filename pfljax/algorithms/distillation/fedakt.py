@@ -24,12 +24,13 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy
 from pfljax.core.losses import cross_entropy, square_distance
+from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, component
 
 
 @component

@@ -27,11 +27,12 @@ import optax
 from pfljax.algorithms._example_outputs import compute_outputs, number_examples
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, public_examples, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.losses import divergence
 from pfljax.core.minibatches import each_minibatch
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative, Positive
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
 @component

@@ -30,11 +30,12 @@ from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.losses import cross_entropy
 from pfljax.core.optimizers import local_optimizer
+from pfljax.core.ranges import NotNegative
 from pfljax.core.training import over_batches
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, component
 
 
 @component

@@ -33,12 +33,13 @@ from pfljax.algorithms.distillation import _generator as generator
 from pfljax.algorithms.distillation._generator import Generator, Trained
 from pfljax.algorithms.distillation._prototypes import width
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Array, Batch, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 DECAY = 0.98  # of the rate and of both weights in each round
 LEAST = 1e-4  # lower bound of a weight

@@ -22,10 +22,11 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import ServerRate, server_rate
+from pfljax.core.ranges import Count
 from pfljax.core.training import descend, fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, component
 
 
 @component

@@ -40,12 +40,13 @@ from pfljax.algorithms.distillation import _sent_examples as sent_examples
 from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, perceptron, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.losses import cross_entropy, divergence
 from pfljax.core.optimizers import ServerRate, learning_rate
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative, Positive
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, Positive, component
 
 
 class Answers(NamedTuple):

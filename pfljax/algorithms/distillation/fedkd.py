@@ -35,12 +35,13 @@ from pfljax.algorithms.distillation import _low_rank as low_rank
 from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy, unsent
 from pfljax.core.losses import cross_entropy, divergence, square_distance
+from pfljax.core.ranges import AtLeastOne, Share
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, zero_origin
-from pfljax.registry import AtLeastOne, Share, component
 
 DRAW = jax.nn.initializers.lecun_normal()  # of the projection
 

@@ -37,12 +37,13 @@ import jax.numpy as jnp
 from pfljax.algorithms._example_outputs import compute_outputs, list_examples
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, public_examples
+from pfljax.core.factories import component
 from pfljax.core.keys import fold
 from pfljax.core.losses import mean
 from pfljax.core.minibatches import steps_per_epoch, take_examples
+from pfljax.core.ranges import AtLeastOne, Count
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
-from pfljax.registry import AtLeastOne, Count, component
 
 
 class Server(NamedTuple):

@@ -25,9 +25,10 @@ from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
+from pfljax.core.factories import component
+from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, component
 
 
 @component

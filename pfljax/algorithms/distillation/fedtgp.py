@@ -29,11 +29,12 @@ import jax.numpy as jnp
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.optimizers import ServerRate, server_rate
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.training import descend, fit_objective
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):

@@ -16,12 +16,13 @@ running statistics of v_k stay with client k.
 
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy
 from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.ranges import Share
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Share, component
 
 
 @component

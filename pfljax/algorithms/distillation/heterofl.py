@@ -36,12 +36,13 @@ from pfljax.algorithms.distillation._batch_statistics import measure, measure_af
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation
 from pfljax.core.communication import shapes_of_model
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import drop, unsent
 from pfljax.core.losses import cross_entropy, mask_absent
+from pfljax.core.ranges import Positive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Positive, component
 
 
 class Slice(NamedTuple):

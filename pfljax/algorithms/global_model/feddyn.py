@@ -21,11 +21,12 @@ from typing import NamedTuple
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.losses import proximal
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):

@@ -48,10 +48,11 @@ from pfljax.algorithms.global_model import _chain as chain
 from pfljax.algorithms.global_model import _matching as matching
 from pfljax.algorithms.global_model import _units as units
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive, fold
+from pfljax.core.ranges import Count, Positive, Range
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, Positive, Range, component
 
 Growth = Annotated[float, Range(lambda x: 1 <= x <= 700, "a number from 1 to 700")]
 

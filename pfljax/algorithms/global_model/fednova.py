@@ -27,11 +27,12 @@ import optax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.losses import proximal
 from pfljax.core.optimizers import local_optimizer
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, Turn
-from pfljax.registry import Count, NotNegative, component
 
 
 class Upload(NamedTuple):

@@ -19,10 +19,11 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.losses import proximal
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Array, ClientData, Local, Params, Task
-from pfljax.registry import Count, NotNegative, component
 
 
 @component

@@ -26,10 +26,11 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import full_loss
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 
 class Server(NamedTuple):

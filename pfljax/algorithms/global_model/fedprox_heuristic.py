@@ -13,8 +13,9 @@ IID, and at mu = 1 otherwise. From there mu follows the loss as in adaptive FedP
 """
 
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, component
 
 
 @component

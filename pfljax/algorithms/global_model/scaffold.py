@@ -19,11 +19,12 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import learning_rate
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
-from pfljax.registry import Count, NotNegative, component
 
 
 class Server(NamedTuple):

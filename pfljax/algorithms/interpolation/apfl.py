@@ -18,10 +18,11 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import beside, within_one
+from pfljax.core.ranges import Share
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import Share, component
 
 
 class Mixed(NamedTuple):

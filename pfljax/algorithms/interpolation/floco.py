@@ -35,11 +35,12 @@ from pfljax.algorithms._models import require_clients
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation import _simplex as simplex
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
+from pfljax.core.ranges import AtLeastOne, NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, component
 
 
 class Server(NamedTuple):

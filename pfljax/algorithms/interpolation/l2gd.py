@@ -29,11 +29,13 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.optimizers import learning_rate
+from pfljax.core.ranges import NotNegative, ProperShare
+from pfljax.core.requirements import require
 from pfljax.core.training import fit, full_loss
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, zero_origin
-from pfljax.registry import NotNegative, ProperShare, component, require
 
 
 class Server(NamedTuple):

@@ -23,11 +23,13 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import fold
 from pfljax.core.losses import cross_entropy, logits_of_both
+from pfljax.core.ranges import AtLeastOne, Count, Share, Steps
+from pfljax.core.requirements import require
 from pfljax.core.training import fit, mean_over_examples
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, Share, Steps, component, require
 
 
 class Private(NamedTuple):

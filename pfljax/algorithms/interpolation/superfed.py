@@ -26,11 +26,12 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.losses import proximal
+from pfljax.core.ranges import AtLeastOne, NotNegative, Share
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 class Client(NamedTuple):

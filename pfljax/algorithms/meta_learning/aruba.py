@@ -25,11 +25,12 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import fold
 from pfljax.core.optimizers import beside, learning_rate, whole_step
+from pfljax.core.ranges import Count, Deviation, NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import Count, Deviation, NotNegative, component
 
 
 class Server(NamedTuple):

@@ -24,10 +24,11 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import server_step, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.minibatches import divide
+from pfljax.core.ranges import AtLeastOne, NotNegative, ProperShare
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
-from pfljax.registry import AtLeastOne, NotNegative, ProperShare, component
 
 
 class Meta(NamedTuple):

@@ -23,11 +23,12 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import sample
+from pfljax.core.ranges import Count, NotNegative, Positive
 from pfljax.core.training import descend, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, Positive, component
 
 Variant = Literal["first_order", "hessian", "hessian_free"]
 

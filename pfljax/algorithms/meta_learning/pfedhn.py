@@ -31,11 +31,12 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.meta_learning import _hypernetwork as hypernetwork
 from pfljax.algorithms.meta_learning._hypernetwork import Hypernetwork
 from pfljax.core import aggregation, server_step, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.ranges import AtLeastOne, Count, Positive
 from pfljax.core.server_step import Optimized
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
-from pfljax.registry import AtLeastOne, Count, Positive, component
 
 
 class Learned(NamedTuple):

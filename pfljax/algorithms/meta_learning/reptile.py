@@ -16,8 +16,9 @@ fine-tuning. Differs from the paper: server_lr does not decay over the rounds.
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, server_step
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count, Positive
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, Positive, component
 
 
 @component

@@ -32,10 +32,11 @@ import optax
 from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import beside
+from pfljax.core.ranges import AtLeastOne, NotNegative, Share
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, component
 
 
 class Server(NamedTuple):

@@ -10,10 +10,11 @@ with w before it first takes part.
 """
 
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.core.factories import component
 from pfljax.core.losses import proximal
+from pfljax.core.ranges import Epochs, NotNegative
 from pfljax.core.training import fit, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Epochs, NotNegative, component
 
 
 @component
@@ -26,8 +27,7 @@ def ditto(
 ) -> Algorithm:
     """Builds Ditto; `lam` = 0 trains v_k alone, and a large `lam` ties it to w.
 
-    v_k takes as many steps as w, on the same minibatches, unless `personal_epochs` says
-    otherwise.
+    By default v_k takes as many steps as w, on the same minibatches.
 
     Args:
       lam: pull of a client's model to the server's; 0 trains it alone.

@@ -32,11 +32,13 @@ import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import fold
 from pfljax.core.optimizers import within_one
+from pfljax.core.ranges import AtLeastOne, NotNegative, Share
+from pfljax.core.requirements import require
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, NotNegative, Share, component, require
 
 LOSSES = 10  # of the last passes, whose spread ends them
 

@@ -25,10 +25,11 @@ import jax.numpy as jnp
 from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.losses import proximal
+from pfljax.core.ranges import NotNegative, Positive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, Positive, component
 
 Start = Literal["cloud", "own"]
 

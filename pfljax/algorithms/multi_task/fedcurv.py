@@ -26,9 +26,10 @@ import jax.numpy as jnp
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task import _fisher as fisher
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import NotNegative, component
 
 
 class Curvature(NamedTuple):

@@ -25,10 +25,11 @@ import jax.numpy as jnp
 
 from pfljax.algorithms._models import draw_models
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.core.factories import component
 from pfljax.core.losses import example_losses, mean
+from pfljax.core.ranges import AtLeastOne, Count
 from pfljax.core.training import fit, mean_over_examples
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
-from pfljax.registry import AtLeastOne, Count, component
 
 
 class Mixture(NamedTuple):

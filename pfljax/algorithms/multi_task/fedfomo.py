@@ -35,11 +35,12 @@ from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import divide
+from pfljax.core.ranges import AtLeastOne, ProperShare, Share
 from pfljax.core.training import budget, fit, full_loss
 from pfljax.core.types import Algorithm, Local, Params, Task
-from pfljax.registry import AtLeastOne, ProperShare, Share, component
 
 
 class Server(NamedTuple):

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 
 from pfljax.algorithms import _affinity as affinity
 from pfljax.algorithms.multi_task.fedamp import Start, attending
+from pfljax.core.factories import component
+from pfljax.core.ranges import NotNegative, Share
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import NotNegative, Share, component
 
 
 @component

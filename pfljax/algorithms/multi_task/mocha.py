@@ -41,8 +41,9 @@ from pfljax.algorithms._affinity import Models
 from pfljax.algorithms.local import local as alone
 from pfljax.algorithms.multi_task._dual_ascent import ascend
 from pfljax.core import aggregation, tree
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Positive
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, zero_origin
-from pfljax.registry import AtLeastOne, Positive, component
 
 FLOOR = 1e-7  # of the eigenvalues of W^T W
 

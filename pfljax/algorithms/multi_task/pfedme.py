@@ -20,10 +20,11 @@ import jax
 
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
+from pfljax.core.factories import component
 from pfljax.core.optimizers import beside, whole_step
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Task
-from pfljax.registry import Count, NotNegative, component
 
 
 @component

@@ -8,7 +8,7 @@ ValueError.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pfljax import registry
+from pfljax.core import components, factories, requirements
 from pfljax.data.partitions.base import Partition
 from pfljax.data.partitions.classes import classes, classes_lognormal
 from pfljax.data.partitions.dirichlet import (
@@ -45,7 +45,7 @@ def parse_name(
     params = dict(params or {})
     if isinstance(name, Partition):
         return name, params
-    choice = registry.parse(name)
+    choice = components.parse(name)
     if choice.args and params:
         raise ValueError(
             f"partition {name!r} has parameters, and params is {params}; give one of "
@@ -66,6 +66,6 @@ def partition(
     Raises:
         ValueError: the name or an option is unknown, or the partition is impossible.
     """
-    function = registry.find("partition", PARTITIONS, name)
-    registry.check("partition", registry.Component(name, params), function)
+    function = requirements.find("partition", PARTITIONS, name)
+    factories.check("partition", components.Component(name, params), function)
     return function(labels, num_clients, seed, **params)

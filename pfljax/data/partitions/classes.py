@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative
 from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
@@ -13,7 +15,6 @@ from pfljax.data.partitions.base import (
     from_owner,
     shuffle_classes,
 )
-from pfljax.registry import AtLeastOne, Count, NotNegative, component
 
 
 @component

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count, Range
 from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
@@ -19,7 +21,6 @@ from pfljax.data.partitions.base import (
     repair,
     shuffle_classes,
 )
-from pfljax.registry import Count, Range, component
 
 # Beyond these, sums and quotients of the draws leave the range of a float64.
 Alpha = Annotated[

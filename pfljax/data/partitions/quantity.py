@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import Count, NotNegative
 from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     Partition,
@@ -12,7 +14,6 @@ from pfljax.data.partitions.base import (
     convert_labels,
     from_owner,
 )
-from pfljax.registry import Count, NotNegative, component
 
 
 @component

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne
 from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import Partition, convert_labels, from_owner
-from pfljax.registry import AtLeastOne, component
 
 
 @component

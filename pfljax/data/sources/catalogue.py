@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pfljax import registry
+from pfljax.core import components, factories, requirements
+from pfljax.core.ranges import AtLeastOne, BelowOne
 from pfljax.data.arrays import Arrays, from_arrays
 from pfljax.data.edge import read_npz, reading
 from pfljax.data.sources import cache, cifar, raw_archives, shakespeare
@@ -18,7 +19,6 @@ from pfljax.data.sources.leaf import leaf
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
-from pfljax.registry import AtLeastOne, BelowOne
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
@@ -153,10 +153,10 @@ def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
 
     `every` = n keeps each n-th example, for a quick run on less data.
     """
-    registry.require_a("name", name, str, "that of a data set, such as 'digits'")
-    choice = registry.Component(name, params)
+    requirements.require_a("name", name, str, "that of a data set, such as 'digits'")
+    choice = components.Component(name, params)
     # All other names are left to TFDS, which has hundreds.
-    registry.check("data set", choice, DATASETS.get(name, tfds), OF_ALL)
+    factories.check("data set", choice, DATASETS.get(name, tfds), OF_ALL)
     if name in DATASETS:
         return thin(DATASETS[name](**params), every)
     with _listing_names(name):
@@ -170,7 +170,7 @@ def _listing_names(name: str) -> Iterator[None]:
         yield
     except prepared.UnknownDataset as error:
         raise ValueError(
-            f"{registry.unknown('data set', DATASETS, name)}; others: the image "
+            f"{requirements.unknown('data set', DATASETS, name)}; others: the image "
             "classification sets of tensorflow-datasets"
         ) from error
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays, renumber
 from pfljax.data.edge import Classes, brief, reading
 from pfljax.data.sources.characters import ALPHABETS, Alphabet, indices
-from pfljax.registry import validate
 
 MOST_UNNAMED = 1000  # classes; more must be given, or be fewer than the examples
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders

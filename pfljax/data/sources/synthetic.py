@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from pfljax.core.factories import validate
+from pfljax.core.ranges import AtLeastOne, Count, NotNegative
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.registry import AtLeastOne, Count, NotNegative, validate
 
 FEATURES = 60
 CLASSES = 10

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pfljax import registry
+from pfljax.core import requirements
 from pfljax.landscape.kinds import clients, lines, surfaces, training
 from pfljax.landscape.kinds.record import Landscape
 from pfljax.report import write_run_report
@@ -68,7 +68,7 @@ def landscape(
       ValueError: the kind is unknown, an option is wrong or does not belong to this
         kind, or the kind does not fit the run.
     """
-    registry.require_known("kind", kind, KINDS)
+    requirements.require_known("kind", kind, KINDS)
     default = KINDS[kind].points
     if default is None and points is not None:
         raise ValueError(f"points is not an option of the kind {kind!r}; leave it out")

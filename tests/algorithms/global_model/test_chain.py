@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from pfljax import models, registry
+from pfljax import models
 from pfljax.algorithms.global_model import _chain as chain
 from pfljax.algorithms.global_model import _units as units
 from pfljax.conformance import toy
+from pfljax.core import components
 from pfljax.core.types import Batch
 from pfljax.models import layers
 
@@ -140,7 +141,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_model_that_is_no_chain_is_refused(name):
     shape, reason = REFUSED[name]
-    choice = registry.parse(name)
+    choice = components.parse(name)
     task = models.task(models.model(choice.name, 10, **choice.options), shape)
     expected = f"a test cannot match the units of this model: {reason}.*; choose one"
     with pytest.raises(ValueError, match=expected):

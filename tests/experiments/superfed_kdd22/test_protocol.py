@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from checkout import SHARED
-from pfljax.registry import Component
+from pfljax.core.components import Component
 from pfljax.runs import checks, config
 from pfljax.sweep import points
 

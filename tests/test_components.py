@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import tiny
-from pfljax import Experiment, algorithms, channel, data, models, registry
+from pfljax import Experiment, algorithms, channel, data, models
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.conformance import toy
+from pfljax.core import annotations, components, factories, requirements
+from pfljax.core.components import Component
 from pfljax.data import label_noise
-from pfljax.registry import Component, annotations
 from pfljax.runs import checks
 
 
@@ -70,8 +71,8 @@ def test_a_folder_of_methods_that_does_not_exist_is_refused(tmp_path, monkeypatc
     ],
 )
 def test_choices_are_read(text, choice):
-    assert registry.parse(text) == choice
-    assert registry.parse(str(choice)) == choice
+    assert components.parse(text) == choice
+    assert components.parse(str(choice)) == choice
 
 
 @pytest.mark.parametrize(
@@ -87,18 +88,18 @@ def test_choices_are_read(text, choice):
 )
 def test_values_that_no_option_has(text, expected):
     with pytest.raises(ValueError, match=expected):
-        registry.parse(text)
+        components.parse(text)
 
 
 def test_lists_become_tuples_for_choices_are_hashed():
     assert Component("mlp", {"hidden": [8, 8]}) == Component("mlp", {"hidden": (8, 8)})
-    assert {registry.parse("mlp:hidden=[8]")} == {Component("mlp", {"hidden": [8]})}
+    assert {components.parse("mlp:hidden=[8]")} == {Component("mlp", {"hidden": [8]})}
 
 
 @pytest.mark.parametrize("text", ["shards:2", "shards:=2", "shards:per_client="])
 def test_malformed_choices(text):
     with pytest.raises(ValueError, match="not of the form name:key=value"):
-        registry.parse(text)
+        components.parse(text)
 
 
 def test_an_unknown_name_gets_the_nearest_and_all_names():
@@ -123,7 +124,7 @@ def test_an_unknown_name_gets_the_nearest_and_all_names():
 )
 def test_wrong_options(choice, message):
     with pytest.raises(ValueError, match=message):
-        registry.check("algorithm", choice, algorithms.methods()["ditto"])
+        factories.check("algorithm", choice, algorithms.methods()["ditto"])
 
 
 @pytest.mark.parametrize(
@@ -167,12 +168,12 @@ def test_wrong_options(choice, message):
 )
 def test_options_out_of_range(choice, message):
     with pytest.raises(ValueError, match=message):
-        registry.check("algorithm", choice, algorithms.method(choice.name))
+        factories.check("algorithm", choice, algorithms.method(choice.name))
 
 
 def test_every_number_of_a_method_has_a_range_that_holds_its_default():
     for name, factory in algorithms.methods().items():
-        for option, parameter in registry.options(factory).items():
+        for option, parameter in factories.options(factory).items():
             value = parameter.default
             if isinstance(value, bool) or not isinstance(value, int | float | None):
                 continue
@@ -180,23 +181,23 @@ def test_every_number_of_a_method_has_a_range_that_holds_its_default():
                 continue
             ranges = annotations.ranges(parameter.annotation)
             assert ranges, (name, option)
-            registry.check("algorithm", Component(name, {option: value}), factory)
+            factories.check("algorithm", Component(name, {option: value}), factory)
 
 
 def test_right_options():
     factory = algorithms.methods()["ditto"]
-    registry.check(
+    factories.check(
         "algorithm", Component("ditto", {"lam": 1, "personal_epochs": 2}), factory
     )
     names = ["lam", "personal_epochs"]
-    assert list(registry.options(factory)) == names
+    assert list(factories.options(factory)) == names
 
 
 def test_what_the_experiment_fills_in_is_no_option():
     factory = algorithms.methods()["superfed"]
-    assert "rounds" not in registry.options(factory)
-    assert registry.select_context(factory, rounds=7, seed=1) == {"rounds": 7}
-    assert registry.select_context(algorithms.methods()["fedavg"], rounds=7) == {}
+    assert "rounds" not in factories.options(factory)
+    assert factories.select_context(factory, rounds=7, seed=1) == {"rounds": 7}
+    assert factories.select_context(algorithms.methods()["fedavg"], rounds=7) == {}
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,7 @@ def test_a_folder_of_ones_own_has_families(folder, family, init):
     (inside / "mine.py").write_text(METHOD.format(family=family, name="mine"))
     (folder / "_other").mkdir()
     (folder / "_other" / "ignored.py").write_text("")
-    assert registry.defaults(algorithms.method("mine")) == {"rate": 2.0}
+    assert factories.defaults(algorithms.method("mine")) == {"rate": 2.0}
     families = algorithms.families()
     assert (families["mine"], families["fedper"]) == (family, "decoupling")
     assert "ignored" not in families
@@ -300,7 +301,7 @@ def test_an_option_without_a_type_takes_any_value(folder):
     (folder / "plain.py").write_text("def plain(task, local, *, a=1.0):\n    pass\n")
     factory = algorithms.method("plain")
     for value in (1.0, 2, "x"):
-        registry.check("algorithm", Component("plain", {"a": value}), factory)
+        factories.check("algorithm", Component("plain", {"a": value}), factory)
 
 
 def built(name, **options):
@@ -325,7 +326,7 @@ def test_a_factory_checks_its_own_options(name, options, message):
         built(name, **options)
 
 
-def factories():
+def list_factories():
     """(name, factory, its first arguments) of all that are chosen by name."""
     labels = np.arange(100) % 10
     methods = algorithms.methods().items()
@@ -341,8 +342,8 @@ def test_no_factory_with_options_lacks_the_check():
     class Unknown:
         pass
 
-    for about, factory, arguments in factories():
-        for option, parameter in registry.options(factory).items():
+    for about, factory, arguments in list_factories():
+        for option, parameter in factories.options(factory).items():
             if parameter.annotation is Any:
                 continue
             refusal = f"{about}: {option} is <.*Unknown.*; expected"
@@ -351,8 +352,8 @@ def test_no_factory_with_options_lacks_the_check():
 
 
 def test_every_number_of_a_factory_has_a_range():
-    for about, factory, _ in factories():
-        for option, parameter in registry.options(factory).items():
+    for about, factory, _ in list_factories():
+        for option, parameter in factories.options(factory).items():
             if {int, float} & {*annotations.alternatives(parameter.annotation)}:
                 assert annotations.ranges(parameter.annotation), (about, option)
 
@@ -372,7 +373,7 @@ def test_numbers_that_jax_traces_are_let_through():
 
 def test_a_method_without_the_decorator_is_checked_at_the_edge(folder):
     plain = (
-        "from pfljax.registry import NotNegative\n"
+        "from pfljax.core.ranges import NotNegative\n"
         "def undecorated(task, local, *, lam: NotNegative = 0.1):\n"
         "    return lam\n"
     )
@@ -392,12 +393,12 @@ def test_a_long_list_of_names_is_cut():
     known = {
         f"{'name':>4}{chr(97 + i)}{chr(97 + j)}": 0 for i in range(9) for j in range(9)
     }
-    text = registry.names.unknown("thing", known, "x")
+    text = requirements.unknown("thing", known, "x")
     assert text.startswith("unknown thing 'x'; known: nameaa, nameab, ")
     listed, more = text.split("known: ")[1].split(" and ")
     count = len(listed.split(", "))
     assert more == f"{81 - count} more"
-    assert len(listed) < registry.names.LONGEST
+    assert len(listed) < requirements.LONGEST
 
 
 def test_a_factory_with_its_options_alone_makes_a_component():

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pfljax.registry.components import Component
-from pfljax.registry.ranges import Range
+from pfljax.core.components import Component
+from pfljax.core.ranges import Range
 
 SCALARS = (bool, int, float, str, NoneType)  # the types of options in config.json
 DESCRIPTIONS = {

@@ -7,15 +7,17 @@ from typing import Annotated, Any, Literal
 import pytest
 
 import tiny
-from pfljax import Experiment, algorithms, models, registry
-from pfljax.registry import Component, NotNegative, Range
+from pfljax import Experiment, algorithms, models
+from pfljax.core import factories
+from pfljax.core.components import Component
+from pfljax.core.ranges import NotNegative, Range
 from pfljax.runs import checks, config
 
 SOURCE = """
 from __future__ import annotations
 from typing import Literal
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.registry import NotNegative
+from pfljax.core.ranges import NotNegative
 
 def annotated(
     task, local, *,
@@ -127,15 +129,15 @@ def test_ranges_count_wherever_they_stand():
     def mixed(*, rate: NotNegative | Literal["auto"] | None = None):
         pass
 
-    registry.check(
+    factories.check(
         "", Component("x", {"several": (1, 2), "odd": "any", "plain": "any"}), factory
     )
     for value in (1, "auto", None):
-        registry.check("", Component("x", {"rate": value}), mixed)
+        factories.check("", Component("x", {"rate": value}), mixed)
     with pytest.raises(ValueError, match="rate is -1; expected a finite number >= 0"):
-        registry.check("", Component("x", {"rate": -1}), mixed)
+        factories.check("", Component("x", {"rate": -1}), mixed)
     with pytest.raises(ValueError, match=r"several is .0,.; expected positive whole"):
-        registry.check("", Component("x", {"several": (0,)}), factory)
+        factories.check("", Component("x", {"several": (0,)}), factory)
 
 
 def test_no_model_has_fewer_than_two_classes():
@@ -162,5 +164,5 @@ def test_a_range_excludes_what_rounds_to_its_bound_in_float32(value):
         """One whose number no compiled program sees."""
 
     with pytest.raises(ValueError, match=r"rate is .*; expected a number ab"):
-        registry.check("thing", Component("mine", {"rate": value}), half_open)
-    registry.check("thing", Component("mine", {"rate": value}), drawn_on_host)
+        factories.check("thing", Component("mine", {"rate": value}), half_open)
+    factories.check("thing", Component("mine", {"rate": value}), drawn_on_host)

@@ -1,13 +1,13 @@
-"""What is chosen by name is made by a factory: its options, and their checks."""
+"""Factories of components: their options, and the checks of these."""
 
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from pfljax.registry import annotations
-from pfljax.registry.components import Component
-from pfljax.registry.names import require, unknown
+from pfljax.core import annotations
+from pfljax.core.components import Component
+from pfljax.core.requirements import require, unknown
 
 A = TypeVar("A")
 B = TypeVar("B")
