@@ -78,21 +78,13 @@ def virtual(
     adam = local._replace(learning_rate=posterior_lr, optimizer=optax.adam)
     in_leaves = partial(gaussian.map_leaves, raveled.unraveling(task))
 
-    def init(params, num_clients, key):
-        return gaussian.natural(gaussian.around(params, STD))
-
-    def init_client(params, client_id, key):
-        first = raveled.ravel(task.init(derive(key, "private"))) if private else ()
-        return Client(
-            site=tree.parameters(init(raveled.ravel(params), 1, key)),
-            private=gaussian.around(first, STD),
-            gate=0.1 * jax.random.uniform(derive(key, "gate"), (task.num_classes,)),
-        )
-
     def predictive(turn, s, path, gate):
         both = lateral.paths(gaussian.gaussian(s), path)
         fixed = lateral.Lateral(shared=None, private=None, gate=gate)
         return gaussian.predictive(both, fixed, derive(turn.key, "draws"), draws)
+
+    def personal(turn, s, client, data):
+        return predictive(turn, s, in_leaves(client.private), client.gate)
 
     def newcomer(turn, s, data):
         # Any private model: a gate of zeros hides it.
@@ -100,18 +92,31 @@ def virtual(
         return predictive(turn, s, path, jnp.zeros(task.num_classes))
 
     return fedavg(task, local)._replace(
-        init=init,
-        init_client=init_client,
+        init=lambda params, num_clients, key: first_posterior(params),
+        init_client=partial(first_client, task, private),
         train=training(task, adam, kl_weight, damping),
         aggregate=aggregate,
         server_model=lambda s: gaussian.gaussian(s).mean,
-        personal=lambda turn, s, k, _: predictive(
-            turn, s, in_leaves(k.private), k.gate
-        ),
+        personal=personal,
         newcomer=newcomer,
         predict=gaussian.predicting(partial(lateral.logits, task)),
         origin=zero_origin,
         uploads_by_client=True,
+    )
+
+
+def first_posterior(params):
+    """s before the first round, and the factors of all clients."""
+    return gaussian.natural(gaussian.around(params, STD))
+
+
+def first_client(task, private, params, client_id, key):
+    """A client that has not trained yet."""
+    path = raveled.ravel(task.init(derive(key, "private"))) if private else ()
+    return Client(
+        site=tree.parameters(first_posterior(raveled.ravel(params))),
+        private=gaussian.around(path, STD),
+        gate=0.1 * jax.random.uniform(derive(key, "gate"), (task.num_classes,)),
     )
 
 

@@ -11,6 +11,7 @@ its model. If gradients are averaged, w_j <- w_j - rate / M  sum of grad F_k(w_j
 those clients. Client k is evaluated with the model of least training loss.
 """
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -54,31 +55,23 @@ def ifca(
     require_clients("ifca: clusters", clusters, num_clients)
 
     def train(turn, models, client, data):
-        j = nearest(task, models, data, local.batch_size)
-        w = tree.take(models, j)
+        j, w = nearest(task, models, data, local.batch_size)
         choice = jax.nn.one_hot(j, clusters)
         if averaging == "models":
             w, metrics = fit(task.loss, w, data, turn, local)
             return client, Upload(params=w, choice=choice), metrics
         # This gradient is the training: it is in training mode, by the turn's key.
-        size = local.batch_size
-        loss, grads = full_gradient(task.loss, w, data, size, turn.key)
+        loss, grads = full_gradient(task.loss, w, data, local.batch_size, turn.key)
         return client, Upload(params=grads, choice=choice), {"loss": loss}
 
-    def aggregate(models, uploads, cohort):
-        if averaging == "models":
-            return average(models, uploads, cohort)
-        rate = learning_rate(local, cohort.round)
-        return descend(models, uploads, cohort, rate)
-
     def personal(turn, models, client, data):
-        j = nearest(task, models, data, local.batch_size)
-        return tree.take(models, j)
+        _, w = nearest(task, models, data, local.batch_size)
+        return w
 
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: draw_models(task, params, clusters, key),
         train=train,
-        aggregate=aggregate,
+        aggregate=average if averaging == "models" else partial(descend, local),
         personal=personal,
         server_model=None,
         origin=trained_model if averaging == "models" else no_model,
@@ -98,7 +91,7 @@ def no_model(models, client, upload):
 
 
 def nearest(task, models, data, batch_size):
-    """j, the number of the model with the least mean loss over the client's examples.
+    """(j, w_j) of the model with the least mean loss over the client's examples.
 
     In evaluation mode: the noise of dropout must not choose the cluster.
     """
@@ -107,7 +100,8 @@ def nearest(task, models, data, batch_size):
         loss_of = jax.vmap(task.loss, in_axes=(0, None, None))
         return loss_of(models, batch, None)
 
-    return jnp.argmin(mean_over_examples(losses, data, batch_size))
+    j = jnp.argmin(mean_over_examples(losses, data, batch_size))
+    return j, tree.take(models, j)
 
 
 def average(models, uploads, cohort):
@@ -116,10 +110,11 @@ def average(models, uploads, cohort):
     return aggregation.segment_mean(uploads.params, member, models)
 
 
-def descend(models, uploads, cohort, rate):
+def descend(local, models, uploads, cohort):
     """Each model after a step of rate / M along the sum of its own gradients."""
     reported = aggregation.uniform(cohort)
     # By M, not by the members of a cluster: a small cluster takes small steps.
     member = uploads.choice * reported[:, None] / jnp.sum(reported)
     slopes = aggregation.weighted_sum(uploads.params, member.T)
+    rate = learning_rate(local, cohort.round)
     return tree.sub(models, statistics.scale(slopes, rate))

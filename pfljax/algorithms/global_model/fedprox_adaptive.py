@@ -104,10 +104,9 @@ def fedprox_adaptive(
 
 def aggregate(step, streak, server, uploads, cohort):
     """The mean model, and mu after the rule."""
-    losses = uploads.loss
     # Empty slots have the id C, past the end: no such client is known.
-    known = tree.take_or(server.known, cohort.ids, False)
-    changes = jnp.where(known, losses - tree.take_or(server.losses, cohort.ids), 0)
+    last, known = tree.take_or((server.losses, server.known), cohort.ids, False)
+    changes = jnp.where(known, uploads.loss - last, 0)
     # In one mean, so that devices communicate once a round.
     summands = uploads.w, changes, known.astype(jnp.float32)
     w, change, compared = aggregation.mean(summands, aggregation.by_examples(cohort))
@@ -120,6 +119,6 @@ def aggregate(step, streak, server, uploads, cohort):
         w=w,
         mu=jnp.maximum(mu, 0),
         falls=jnp.where(enough, 0, falls),
-        losses=aggregation.record(server.losses, losses, cohort),
+        losses=aggregation.record(server.losses, uploads.loss, cohort),
         known=aggregation.record(server.known, True, cohort),
     )

@@ -93,7 +93,6 @@ def l2gd(
     return fedavg(task, local)._replace(
         init=init,
         init_client=lambda params, client_id, key: params,
-        message=lambda turn, server, x: server,
         train=train,
         aggregate=partial(aggregate, p),
         server_model=lambda server: server.z,

@@ -75,9 +75,6 @@ def apple(
     """
     slope_of = jax.value_and_grad(task.loss)
 
-    def plain(rate):
-        return optax.sgd(weight_lr)
-
     def train(turn, message, w, data):
         pull = mu * fading(turn.round, span * rounds)
 
@@ -91,7 +88,8 @@ def apple(
             slope_w = tree.scale(slope, tree.take_or(p, turn.id))
             return value, (slope_w, slope_p)
 
-        stepped = beside(local, ("model", "other"), plain)
+        labels = "model", "other"
+        stepped = beside(local, labels, lambda rate: optax.sgd(weight_lr))
         start = (w, message.p)
         (w, p), metrics = fit(task.loss, start, data, turn, stepped, gradient)
         return w, Upload(w, p), metrics

@@ -88,16 +88,12 @@ def fedcurv(
         w, metrics = fit(task.loss, message.w, data, turn, local, penalty=penalty)
         diagonal = fisher.diagonal(task.loss, w, data, local.batch_size, squares)
         sent = Curvature(diagonal=diagonal, product=tree.multiply(diagonal, w))
-        return (
-            Client(curvature=sent, round=turn.round),
-            Upload(w=w, curvature=sent),
-            metrics,
-        )
+        client = Client(curvature=sent, round=turn.round)
+        return client, Upload(w=w, curvature=sent), metrics
 
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: Server(params, *nothing(params)),
         init_client=lambda params, client_id, key: Client(*nothing(params)),
-        message=lambda turn, server, client: server,
         train=train,
         aggregate=aggregate,
         server_model=lambda server: server.w,
