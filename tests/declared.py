@@ -1,4 +1,4 @@
-"""What the methods declare for conformance, each in its own test file."""
+"""The conformance cases that methods declare in their own test files."""
 
 import importlib.util
 

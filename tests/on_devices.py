@@ -62,14 +62,14 @@ def placed(grid):
 
 
 def play(method, devices, width=1, select=None, pin=False, lengths=(1, 3)):
-    """What is left after so many rounds, and the exchanges of a round."""
+    """The final state after rounds of these `lengths`, and the exchanges of a round."""
     task, local = toy.classifier(), Local(0.1, 4, epochs=2)
     grid = mesh.make(devices, pin) if devices > 1 else None
     select = select or selection.uniform(COHORT, CLIENTS)
     setting = engine.Setting(method(task, local), local, select, width, grid)
-    rows = mesh.round_up(CLIENTS, grid)
+    padded = mesh.round_up(CLIENTS, grid)
     train, test = placed(grid)
-    init = jax.jit(lambda key: engine.init(setting, task, rows, key))
+    init = jax.jit(lambda key: engine.init(setting, task, padded, key))
     first = init(jax.random.key(0))
     first = jax.device_put(first, mesh.shardings(grid, first))
     program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()
@@ -133,7 +133,7 @@ def main():
         if name in SUMMED and averages(method)
     }
     found["means"]["of two lanes"] = stacked_and_summed(fedavg, width=2)
-    found["means"]["at home"] = stacked_and_summed(fedavg, pin=True)
+    found["means"]["pinned"] = stacked_and_summed(fedavg, pin=True)
     found["every"] = {name: play(m, 2, lengths=())["exchanges"] for name, m in every}
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)

@@ -12,7 +12,7 @@ from pfljax.conformance import toy
 from pfljax.core.communication import trace_exchanges
 
 CLASSES, FEATURES, RATE = 3, 4, 0.1
-FULL = toy.full_batch(epochs=2, rate=RATE)  # two steps on all rows of a client
+FULL = toy.full_batch(epochs=2, rate=RATE)  # two steps on all examples of a client
 
 
 def weights(params):
@@ -63,7 +63,7 @@ def stepped(w, x, of_logits, of_features=0.0, rate=RATE):
 
 
 def by_class(z, y, classes=CLASSES):
-    """(mean of the rows of each class, 0 where there is none; their number)."""
+    """(mean of the examples of each class, 0 where there is none; their number)."""
     count = np.array([(y == j).sum() for j in range(classes)])
     mean = [
         z[y == j].mean(0) if n else np.zeros(z.shape[1]) for j, n in enumerate(count)
@@ -79,7 +79,7 @@ def assert_clients(states, expected):
 
 
 def exchanges_of_two_architectures(factory):
-    """What is sent, and the server, of two bodies that make as many features."""
+    """The exchanges and servers of two bodies with the same number of features."""
     shapes = []
     for hidden in ((FEATURES,), (6, 5, FEATURES)):
         task = models.task(models.mlp(CLASSES, hidden=hidden), (3,))

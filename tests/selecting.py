@@ -22,7 +22,7 @@ CHI_SQUARE = {3: 21.1, 4: 23.5, 7: 30.0, 9: 33.7}  # upper 1e-4 quantiles
 
 
 def public():
-    """The rows of the server: two of each of three classes, at the end of a pool."""
+    """The public examples: two of each of three classes, at the end of a pool."""
     rng = np.random.default_rng(5)
     x = rng.normal(size=(PUBLIC_ROWS + 2, 3))
     y = np.array([2, 2, 0, 1, 2, 0, 1, 2])
@@ -42,7 +42,7 @@ def made(name, cohort=3, **changed):
 
 
 def cohort_of(ids, mask=None, round_=0):
-    """What the server knows of these members, of whom some may not report."""
+    """A cohort of these members; those with mask 0 do not report."""
     ids = jnp.asarray(ids, jnp.int32)
     draws = (ids < CLIENTS).astype(jnp.float32)
     mask = draws if mask is None else draws * jnp.asarray(mask, jnp.float32)

@@ -30,6 +30,6 @@ def stored_records(rng, count):
 
 
 def held(place, clients=6):
-    """What a store holds: {client: bytes}."""
+    """The contents of a store: {client: bytes}."""
     found, there = place.read(np.arange(clients))
     return {k: found[k].tobytes() for k in range(clients) if there[k]}

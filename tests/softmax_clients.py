@@ -37,18 +37,18 @@ def examples(k):
 
 
 def probabilities(k, w):
-    """Of each class at each row of client k, [n, 3]."""
+    """Of each class at each example of client k, [n, 3]."""
     exponent = np.exp(examples(k)[0] @ w)
     return exponent / exponent.sum(1, keepdims=True)
 
 
 def losses(k, w):
-    """The cross-entropy of each row of client k, [n]."""
+    """The cross-entropy of each example of client k, [n]."""
     return -np.log((probabilities(k, w) * examples(k)[1]).sum(1))
 
 
 def gradient(k, w, weight=1.0):
-    """Of the mean over client k's rows of their weight times their loss."""
+    """Of the mean over client k's examples of their weight times their loss."""
     x, y = examples(k)
     slope = (probabilities(k, w) - y) / len(x)
     return (np.broadcast_to(weight, len(x)) * x.T) @ slope

@@ -64,8 +64,8 @@ def game(method, grid=None, select=selection.uniform, pattern=None):
     )
     longest = longest_call(setting, task, CLIENTS, LONGEST)
     programs = compile_programs(setting, task, CLIENTS, longest)
-    rows = CLIENTS if groups else mesh.round_up(CLIENTS, grid)
-    first = jax.jit(lambda key: engine.init(setting, task, rows, key))
+    padded = CLIENTS if groups else mesh.round_up(CLIENTS, grid)
+    first = jax.jit(lambda key: engine.init(setting, task, padded, key))
     first = first(jax.random.key(0))
     return setting, engine.compile_rounds(setting, LONGEST), programs, first
 

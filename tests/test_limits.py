@@ -234,7 +234,7 @@ def test_mapper_of_one_share_is_uniform_fedavg_or_local_training(share, method):
 
 
 def test_fedamp_that_attracts_nobody_is_local_training(trained_alone):
-    """Who joins later begins at the mean, unless it starts from its own model."""
+    """Clients that join later start from their own model, not from the mean."""
     method = fedamp(TASK, LOCAL, alpha=1e-30, lam=0.0, start="own")
     toy.assert_close(last(method).clients, trained_alone.clients, 1e-6)
 
@@ -455,11 +455,11 @@ def test_aruba_whose_rates_stay_is_uniform_fedavg(isotropic, averaged_uniformly)
 
 
 def test_fedmeta_without_inner_step_is_gradient_descent_on_query_examples():
-    """Each client's rows from the one at a half of its size; all count alike."""
+    """The query set is the second half of each client's examples; all count alike."""
     method = fedmeta(TASK, SGD, inner_lr=0.0, support=0.5)
     before, after = toy.play(method, TASK, SGD, toy.noisy_clients(), rounds=1)[0]
     x = np.split(np.asarray(toy.noisy_clients().examples.x), np.cumsum(toy.SIZES)[:-1])
-    query = [rows[round(len(rows) / 2) :, 1:].mean(0) for rows in x]
+    query = [examples[round(len(examples) / 2) :, 1:].mean(0) for examples in x]
     w = toy.flat(before.server.w.theta)
     wanted = w - 0.1 * (w - np.mean(query, axis=0))
     np.testing.assert_allclose(toy.flat(after.server.w.theta), wanted, atol=1e-6)
@@ -476,7 +476,7 @@ def test_hypcluster_of_one_cluster_is_fedavg(averaged):
 
 
 def test_fedem_of_one_component_is_fedavg():
-    """Of a perceptron: its rows need logits."""
+    """Of a perceptron, for its mixture needs logits."""
     task, (train, _) = toy.classifier(), toy.ragged()
     models, w = (
         toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1].server
@@ -527,7 +527,7 @@ def test_fednova_of_unequal_steps_is_no_fedavg(averaged):
 
 
 def test_fednova_rests_where_steps_do_not_weigh():
-    """One step a row: FedAvg weighs a client by its rows twice, FedNova once."""
+    """With one step per example FedAvg counts a client's size twice, FedNova once."""
     local = toy.full_batch(epochs=1)._replace(batch_size=1)
     moved = 1 - (1 - toy.RATE * toy.A) ** toy.COUNTS
     for method, weight in ((fedavg, toy.COUNTS * moved), (fednova, moved)):

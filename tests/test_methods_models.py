@@ -17,7 +17,7 @@ from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.evaluation import views
 
 CLASSES, ROWS, CLIENTS, COHORT = 10, 12, 5, 2
-MODELS = {  # with the shape of a row
+MODELS = {  # with the shape of an example
     "twonn": (28, 28),
     "twocnn": (28, 28, 3),
     "resnet9:norm=batch": (28, 28, 3),

@@ -143,8 +143,8 @@ def test_every_page_is_reached_and_every_link_leads_somewhere():
         assert (ROOT / target).exists(), target
 
 
-def test_who_comes_from_elsewhere_finds_the_names():
-    """What the table of names has in its first column is taken as it stands."""
+def test_names_for_users_of_other_libraries_exist():
+    """Every option and method in the table's first column exists."""
     page = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (.*?) \|", page, re.MULTILINE)
     spans = [span for cell in cells for span in re.findall("`(.+?)`", cell)]

@@ -1,4 +1,4 @@
-"""What an editor and a type checker see of pfljax, on a small user's script."""
+"""The types of pfljax as an editor and a type checker see them in a user's script."""
 
 import json
 import shutil
@@ -40,7 +40,7 @@ WRONG = {  # a line, and what is wrong with it
 
 @pytest.fixture(scope="module")
 def diagnostics(tmp_path_factory):
-    """What pyright says of the script: (line, kind or None, message) of each."""
+    """Pyright's findings in the script: (line, kind or None, message) of each."""
     if shutil.which("pyright", path=str(Path(sys.executable).parent)) is None:
         pytest.skip("no pyright")
     file = tmp_path_factory.mktemp("script") / "script.py"

@@ -30,14 +30,14 @@ def sent_by(chain, origin, upload, seed=0, client=0):
 
 
 def leaving(chain, origin, upload, seed=0, client=0, memory=()):
-    """What leaves a client: upload, memory and report."""
+    """Sends a client's upload: (sent upload, memory, report)."""
     sender = SENDER._replace(key=jax.random.key(seed), id=jnp.int32(client))
     state = state_of(chain, like=upload)
     return chain.send(state, sender, origin, upload, memory)
 
 
 def change_of(chain, change, seed=0):
-    """What arrives of a change of one leaf, from an origin of zeros."""
+    """The change of one leaf as the server receives it, from an origin of zeros."""
     leaf = jnp.asarray(change, jnp.float32)
     sent = sent_by(chain, {"w": jnp.zeros_like(leaf)}, {"w": leaf}, seed)
     return np.asarray(sent["w"])

@@ -40,7 +40,7 @@ def defaults(factory: Callable) -> dict[str, Any]:
 
 
 def select_context(factory: Callable, **context: Any) -> dict[str, Any]:
-    """What of `context` the factory asks for."""
+    """Returns the entries of `context` that the factory takes as arguments."""
     asked = inspect.signature(factory).parameters
     return {name: value for name, value in context.items() if name in asked}
 

@@ -84,7 +84,7 @@ def sum_over_clients(
     width: int,
     used: Array | None = None,
 ) -> tuple[Any, Any]:
-    """As `over_clients`, but with a part that is summed: (stacked results, sum).
+    """Maps like `over_clients`, with a part that is summed: (stacked results, sum).
 
     `f` returns (result, term). Terms are multiplied by their `weight` f32[M] and added
     chunk after chunk; they are never stacked. A term of weight 0 adds nothing, even if

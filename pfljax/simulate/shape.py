@@ -1,4 +1,4 @@
-"""What the compiled functions of a run depend on of its federation."""
+"""The properties of a federation that the compiled functions of a run depend on."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Shape(NamedTuple):
 
 
 def make_shape(experiment: Experiment, federation: Federation) -> Shape:
-    """What the experiment's compiled functions depend on of the federation."""
+    """Returns the federation's properties that compiled functions depend on."""
     factory = algorithms.method(experiment.algorithm.name)
     public = federation.public
     for_method = factories.select_context(

@@ -1,4 +1,4 @@
-"""What is computed in evaluation mode depends on no key: dropout is off there."""
+"""Evaluation mode depends on no key, because dropout is off."""
 
 import jax
 import jax.numpy as jnp

@@ -20,14 +20,14 @@ PROX = {"mu": 0.5}
 
 
 def seen(factory, drop, **options):
-    """(cohorts, numbers of reports, rows of every training batch) of the rounds."""
+    """(cohorts, numbers of reports, examples of every training batch) of the rounds."""
     batches = []
 
     def loss(params, batch, key):
-        # With a key: minibatches of training, and no passes over all rows.
+        # With a key: minibatches of training, and no passes over all examples.
         if key is not None:
-            rows = (batch.x * batch.mask[:, None]).sum(0)
-            jax.debug.callback(batches.append, rows)
+            total = (batch.x * batch.mask[:, None]).sum(0)
+            jax.debug.callback(batches.append, total)
         return toy.quadratic().loss(params, batch, key)
 
     task = toy.quadratic()._replace(loss=loss)

@@ -1,6 +1,6 @@
 """The loss that training reports is F_k of the stepped model, without penalties.
 
-All rows of a quadratic client are equal, so every minibatch has the loss F_k.
+All examples of a quadratic client are equal, so every minibatch has the loss F_k.
 """
 
 import jax

@@ -53,7 +53,7 @@ NAMES = [
 
 @pytest.fixture
 def spans_only(monkeypatch):
-    """Workloads of full size over a pool of one row."""
+    """Workloads of full size over a pool of one example."""
 
     def one_row(workload, count, rng):
         x = jnp.zeros((1, *workload.shape))

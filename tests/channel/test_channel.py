@@ -1,4 +1,4 @@
-"""What may happen to an upload, against NumPy, and its limits."""
+"""Channels for uploads, compared with NumPy and at their limits."""
 
 from functools import cache, partial
 
@@ -55,7 +55,7 @@ def without_channels(method):
 
 
 def uploads_of(state):
-    """What each client sends of FedAvg, [4, 3], by NumPy."""
+    """The server's model and each client's upload in FedAvg, [4, 3], by NumPy."""
     w = toy.flat(state.server)
     descended = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in range(4)]
     return w, np.stack(descended)
@@ -242,7 +242,7 @@ def test_noise_has_its_deviation_and_differs_by_client():
     ],
 )
 def test_a_robust_value_takes_the_place_of_the_mean(name, oracle):
-    """Of those who reported, whatever their rows."""
+    """The mean over the clients that reported, whatever their sizes."""
     before, after = after_a_round(fedavg, [name], reports=(1, 0, 1, 1))
     _, uploads = uploads_of(before)
     wanted = oracle(uploads[[0, 2, 3]])

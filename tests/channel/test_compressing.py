@@ -175,7 +175,7 @@ def test_feedback_needs_a_memory_in_the_clients_states():
 
 
 class _Method:
-    """What `sent` asks of a method."""
+    """The part of a method that `sent` uses."""
 
     uploads_by_client = False
 

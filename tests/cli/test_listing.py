@@ -1,4 +1,4 @@
-"""What there is to choose from, as text."""
+"""The lists of components, as text."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What an annotation lets an option be, in Python, on a command line and in a run."""
+"""The values that an annotation allows, in Python, on a command line and in a run."""
 
 import re
 from collections.abc import Sequence

@@ -28,8 +28,8 @@ def test_absent_classes_have_the_logit_zero_and_no_slope():
         return cross_entropy(mask_absent(logits, present), batch)
 
     masked = np.array([[2.0, 0, 3], [0.5, 0, -2]])
-    rows = np.log(np.exp(masked).sum(1)) - masked[[0, 1], [0, 2]]
-    np.testing.assert_allclose(loss(logits), rows.mean(), rtol=1e-6)
+    entropies = np.log(np.exp(masked).sum(1)) - masked[[0, 1], [0, 2]]
+    np.testing.assert_allclose(loss(logits), entropies.mean(), rtol=1e-6)
     slope = np.asarray(jax.grad(loss)(logits))
     assert not slope[:, 1].any()
     assert slope[:, [0, 2]].all()

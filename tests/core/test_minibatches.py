@@ -16,11 +16,11 @@ def test_every_epoch_visits_every_row_once(size, batch_size):
     for epoch in range(4):
         found = [step(epoch * per_epoch + s) for s in range(per_epoch)]
         mask = np.concatenate([b.mask for b in found])
-        rows = np.concatenate([b.y for b in found])
+        labels = np.concatenate([b.y for b in found])
         assert [int(b.mask.sum()) for b in found[:-1]] == [batch_size] * (per_epoch - 1)
-        assert sorted(rows[mask == 1]) == list(range(7, 7 + size))
-        assert set(rows) <= set(range(7, 7 + size))  # padding holds own rows too
-        orders.append(tuple(rows[mask == 1]))
+        assert sorted(labels[mask == 1]) == list(range(7, 7 + size))
+        assert set(labels) <= set(range(7, 7 + size))  # padding holds own examples too
+        orders.append(tuple(labels[mask == 1]))
     assert size < 4 or len(set(orders)) > 1
 
 
@@ -59,8 +59,8 @@ def test_a_client_without_examples_has_no_row_that_counts():
     ],
 )
 def test_both_parts_of_divided_examples_have_one(size, first, rest):
-    """Of .9 of the rows; the first of the client is row 3 of the pool."""
+    """0.9 of the examples; the first of the client is example 3 of the pool."""
     data = toy.one(toy.noisy_clients(), 1)._replace(size=jnp.int32(size))
-    for part, rows in zip(divide(data, 0.9), (first, rest), strict=True):
+    for part, labels in zip(divide(data, 0.9), (first, rest), strict=True):
         start = int(part.offset) - 3
-        assert list(range(start, start + int(part.size))) == list(rows)
+        assert list(range(start, start + int(part.size))) == list(labels)

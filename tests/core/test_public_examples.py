@@ -10,7 +10,7 @@ LABELS = np.array([0] * 12 + [1] * 6 + [2] * 2)
 
 
 def public(shift=3):
-    """20 rows of three classes, behind others of a fourth."""
+    """20 examples of three classes, behind others of a fourth."""
     y = jnp.asarray([3] * shift + list(LABELS), jnp.int32)
     pool = Examples(x=jnp.zeros((len(y), 1)), y=y)
     return ClientData(pool, offset=jnp.int32(shift), size=jnp.int32(len(LABELS)))

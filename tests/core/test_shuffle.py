@@ -115,8 +115,8 @@ def test_shuffles_of_a_large_set_are_uncorrelated(fixed_key):
     """|r| of 60,000 values is below 5 / sqrt(60000) for places and for neighbours."""
     size = 60_000
     found = draw(size, 6, fixed_key=fixed_key).astype(float)
-    rows = [*found, np.arange(size, dtype=float), *(np.roll(r, 1) for r in found)]
-    corr = np.corrcoef(rows)[~np.eye(len(rows), dtype=bool)]
+    orders = [*found, np.arange(size, dtype=float), *(np.roll(r, 1) for r in found)]
+    corr = np.corrcoef(orders)[~np.eye(len(orders), dtype=bool)]
     assert np.abs(corr).max() < 5 / np.sqrt(size)
 
 

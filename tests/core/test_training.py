@@ -21,7 +21,7 @@ def turn_of(key=0, steps=5, round_=0):
 
 
 def batches(data, turn, count, batch_size=4):
-    """Mean b and the number of rows of the first `count` minibatches."""
+    """Mean b and the number of examples of the first `count` minibatches."""
     key = keys.derive(turn.key, "minibatches")
     found = [minibatch(data, jnp.int32(s), key, batch_size) for s in range(count)]
     return [np.average(b.x[:, 1:], axis=0, weights=b.mask) for b in found]
@@ -198,7 +198,7 @@ def test_a_second_training_takes_its_own_epochs():
 
 
 def test_a_part_of_an_epoch_is_a_part_of_its_steps():
-    """5 rows in batches of 2 are 3 steps: the nearest, halves up, at least one."""
+    """5 examples in batches of 2 are 3 steps; halves round up to at least one."""
     size = jnp.asarray([5, 10, 0])
     for epochs, expected in (
         (1, [3, 5, 0]), (0.5, [2, 3, 0]), (0.1, [1, 1, 0]), (1.5, [5, 8, 0]),

@@ -43,10 +43,10 @@ def test_products():
 
 def test_take_and_put_rows_of_the_client_axis():
     stacked = {"a": jnp.arange(12.0).reshape(4, 3), "b": jnp.arange(4)}
-    rows = jnp.asarray([2, 0])
-    taken = tree.take(stacked, rows)
+    index = jnp.asarray([2, 0])
+    taken = tree.take(stacked, index)
     np.testing.assert_array_equal(taken["a"], [[6, 7, 8], [0, 1, 2]])
-    toy.assert_same(tree.put(stacked, rows, taken), stacked)
+    toy.assert_same(tree.put(stacked, index, taken), stacked)
     new = tree.put(stacked, jnp.asarray([1, 4]), tree.scale(taken, -1))
     np.testing.assert_array_equal(new["b"], [0, -2, 2, 3])  # row 4 is dropped
     np.testing.assert_array_equal(tree.take(stacked, jnp.asarray([9]))["b"], [3])

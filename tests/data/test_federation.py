@@ -22,7 +22,7 @@ ROWS, CLASSES, TEST_ROWS = 400, 5, 100
 
 @pytest.fixture(scope="module")
 def arrays():
-    """The pixel names the row, so that rows can be followed."""
+    """The pixel names the row, so that examples can be followed."""
     rng = np.random.default_rng(0)
     number = np.arange(ROWS)
     x = np.stack([number // 256, number % 256], axis=1).astype(np.uint8)
@@ -161,8 +161,8 @@ def test_every_row_of_the_pool_is_known(arrays):
         for i, part in enumerate(parts(people)):
             for k in range(people.num_clients):
                 at = told[f"{prefix}offset"][i, k]
-                rows = told["index"][at : at + told[f"{prefix}size"][i, k]]
-                np.testing.assert_array_equal(rows, examples_of(part, k))
+                index = told["index"][at : at + told[f"{prefix}size"][i, k]]
+                np.testing.assert_array_equal(index, examples_of(part, k))
 
 
 def test_examples_given_in_python_are_known_by_their_bytes(arrays):
@@ -181,8 +181,8 @@ def test_hash_is_the_same_on_every_machine():
     given = from_indices([[0, 1], [2, 3]])
     found = federate(arrays, given, num_clients=2, seed=0, test=0, validation=0)
     order = np.random.default_rng([0, 1]).random(4)
-    rows = np.r_[np.argsort(order[:2]), 2 + np.argsort(order[2:])]
-    words = [*arrays.y[rows], *rows, *[0, 2], *[2, 4], *[2, 4], 2, 2, 0, 0, 0, 0]
+    index = np.r_[np.argsort(order[:2]), 2 + np.argsort(order[2:])]
+    words = [*arrays.y[index], *index, *[0, 2], *[2, 4], *[2, 4], 2, 2, 0, 0, 0, 0]
     expected = hashlib.sha256(np.array(words, "<i8").tobytes()).hexdigest()
     assert found.manifest["sha256"] == expected
 
@@ -306,7 +306,7 @@ def test_a_federation_starts_no_device():
 @given(share=st.floats(0, 0.9), seed=st.integers(0, 50))
 def test_examples_of_the_server_are_nobodys_else(share, seed):
     rng = np.random.default_rng(0)
-    x = np.arange(60.0, dtype=np.float32)[:, None]  # a row is its number
+    x = np.arange(60.0, dtype=np.float32)[:, None]  # an example is its number
     arrays = from_arrays(x, rng.integers(0, 3, 60), name="numbered")
     count = int(share * 60)
     if share and not count:
@@ -319,10 +319,10 @@ def test_examples_of_the_server_are_nobodys_else(share, seed):
     if not count:
         assert found.public is None
         return
-    rows = np.asarray(found.public.examples.x)[:, 0].astype(int)
-    assert int(found.public.size) == len(rows) == count
-    assert sorted([*rows, *held]) == list(range(60))
-    np.testing.assert_array_equal(found.public.examples.y, arrays.y[rows])
+    index = np.asarray(found.public.examples.x)[:, 0].astype(int)
+    assert int(found.public.size) == len(index) == count
+    assert sorted([*index, *held]) == list(range(60))
+    np.testing.assert_array_equal(found.public.examples.y, arrays.y[index])
     assert found.manifest["public_examples"] == count
     assert found.take([0]).public is found.public
 

@@ -1,4 +1,4 @@
-"""Label noise: its matrices, its empirical rates, and which rows it touches."""
+"""Label noise: its matrices, its empirical rates, and which examples it touches."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_rates_at_the_border(rate):
 
 
 def dealt(noise, **options):
-    """(federation, which pool rows are learnt from, which tested) of 4 classes."""
+    """(federation, which pool examples are learnt from, which tested) of 4 classes."""
     count = 8000
     arrays = from_arrays(np.arange(count)[:, None], np.arange(count) % 4, name="mine")
     found = federate(
@@ -65,7 +65,7 @@ def dealt(noise, **options):
 
 
 def wrong(federation):
-    """Which rows of the pool have another label than the data set gave them."""
+    """Which examples of the pool have another label than the data set gave them."""
     return np.asarray(federation.train.examples.y) != federation.index % 4
 
 

@@ -47,7 +47,7 @@ SENDING = {
     "centred_clip": "radius=0.1",
 }
 MORE = ("adaptive_clip:norm=0.1,multiplier=0.1",)  # of one value for all
-SELECTING_MORE = (  # other states and other reads of rows than those of the defaults
+SELECTING_MORE = (  # other states and other batches than those of the defaults
     "availability:pattern=label_cycle",
     "fedsae:rule=fassa",
     "power_of_choice:loss=all",

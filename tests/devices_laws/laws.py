@@ -1,4 +1,4 @@
-"""What holds of every selection, channel and clock, with any method.
+"""Laws of every selection, channel and clock, with any method.
 
 Functions of a played combination that raise an AssertionError.
 """

@@ -22,7 +22,7 @@ MANY = 1000  # steps that nobody may take
 
 
 class Played(NamedTuple):
-    """What the laws look at."""
+    """A played combination, which the laws check."""
 
     method: str
     items: tuple[Item, ...]
@@ -36,7 +36,7 @@ class Played(NamedTuple):
 
 @cache
 def federation() -> Federation:
-    """The toy's ragged clients, and rows of the server."""
+    """The toy's ragged clients, and examples of the server."""
     train, test = toy.ragged()
     return Federation(
         train=train,

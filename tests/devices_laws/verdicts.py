@@ -24,7 +24,7 @@ FAMILIES = {
 
 
 class Verdict(NamedTuple):
-    """What became of an item with a method."""
+    """The result of an item with a method."""
 
     refused: str = ""  # why, in one line
     broken: tuple[str, ...] = ()  # laws, and how

@@ -92,7 +92,7 @@ def test_staleness_functions(text, s):
 @pytest.mark.parametrize("width", [1, pytest.param(None, marks=pytest.mark.slow)])
 def test_a_buffer_of_the_cohort_on_equal_devices_is_fedavg_bit_for_bit(width):
     """Of Ditto, whose clients keep a model: its states are compared as well."""
-    # Rows of a client differ, so that minibatches matter: keys are those of FedAvg.
+    # Examples of a client differ, so that minibatches matter: keys are those of FedAvg.
     train = toy.noisy_clients()._replace(size=jnp.full(8, 3))
     same = (1.0,) * 8, 5, ditto, width, Local(0.1, batch_size=2, epochs=2)
     synchronous, expected = played(setting_of("sync", *same), 6, train)
@@ -110,13 +110,13 @@ def test_fedbuff_is_the_papers_update():
     read = {}
     for version in versions_of(setting, 6):
         read |= {job.number: w for job in version.started}
-        rows = np.array([toy.COUNTS[job.client] for job in version.flushed])
+        counts = np.array([toy.COUNTS[job.client] for job in version.flushed])
         changes = []
         for job, tau in zip(version.flushed, version.staleness, strict=True):
             start = read[job.number]
             change = descended(job.client, start) - start
             changes.append((1 + tau) ** -1.5 * change)
-        w = w + 0.7 * np.average(changes, axis=0, weights=rows)
+        w = w + 0.7 * np.average(changes, axis=0, weights=counts)
     np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-6)
     assert metrics["staleness"].max() > 0
     np.testing.assert_array_equal(metrics["reported"], np.full(6, 2))

@@ -96,7 +96,7 @@ def test_a_channel_at_its_limit_is_none_to_the_bit(name):
 
 @pytest.fixture(scope="module")
 def on_devices(tmp_path_factory):
-    """What tests/channels_on_devices.py played, by channels and devices."""
+    """The output of tests/channels_on_devices.py, by channels and devices."""
     file = tmp_path_factory.mktemp("devices") / "played.json"
     program = str(TESTS / "channels_on_devices.py")
     env = environment(file.parent / "cache")

@@ -43,7 +43,7 @@ def witness():
 
 @pytest.fixture(scope="module")
 def states():
-    """The states after each round, everybody taking part, two rows at the server."""
+    """The states after each round of all clients, with two examples at the server."""
     everybody = selection.uniform(CLIENTS, CLIENTS)
     setting = engine.Setting(witness(), LOCAL, everybody)
     train = toy.quadratic_clients()

@@ -23,7 +23,7 @@ from tiny import environment
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """What tests/on_devices.py found, by method and number of devices."""
+    """The output of tests/on_devices.py, by method and number of devices."""
     file = tmp_path_factory.mktemp("devices") / "found.json"
     program = str(TESTS / "on_devices.py")
     env = environment(file.parent / "cache")
@@ -79,7 +79,7 @@ def test_every_method_has_one_all_reduce_a_round(played, name):
 @pytest.mark.slow
 def test_uploads_that_are_summed_are_the_mean_of_the_stacked(played):
     """And the sums of the devices meet in one all-reduce."""
-    assert {"fedavg", "superfed", "of two lanes", "at home"} <= set(played["means"])
+    assert {"fedavg", "superfed", "of two lanes", "pinned"} <= set(played["means"])
     for ways in played["means"].values():
         for key in ("server 2", "clients 2"):
             for a, b in zip(ways["stacked"][key], ways["summed"][key], strict=True):
@@ -88,7 +88,7 @@ def test_uploads_that_are_summed_are_the_mean_of_the_stacked(played):
 
 
 @pytest.mark.slow
-def test_at_home_a_device_holds_its_own_clients_alone(played):
+def test_a_device_holds_the_pinned_clients_alone(played):
     train, test = on_devices.clients()
     sizes = np.asarray(train.size) + np.asarray(test.size)
     for method, ways in on_devices.PLAYED.items():
@@ -111,7 +111,7 @@ def test_at_home_a_device_holds_its_own_clients_alone(played):
     stacks=st.integers(1, 3),
 )
 def test_examples_on_the_owner_are_those_of_the_pool(spans, devices, stacks):
-    """Spans may overlap, as test rows shared by clients do, or be empty."""
+    """Spans may overlap, as test examples shared by clients do, or be empty."""
     offset, size = np.asarray(spans).T
     rng = np.random.default_rng(len(spans))
     pool = Examples(rng.normal(size=(29, 2)), np.arange(29))
@@ -148,14 +148,14 @@ def test_blocks_hold_everybody_and_as_many_of_each_device(count, size, devices):
     again=st.lists(st.integers(0, 13), max_size=5),
     devices=st.integers(1, 5),
 )
-def test_at_home_each_slot_is_on_its_clients_device(ids, again, devices):
+def test_each_pinned_slot_is_on_its_clients_device(ids, again, devices):
     block = -(-13 // devices)
     # 13 is nobody; who stands in two places counts in the first.
-    rows = jnp.asarray(ids + [row for row in again if row in (*ids, 13)])
-    counts = jnp.arange(len(rows)) < len(ids)
-    slots = np.asarray(assignment.assign_to_owners(rows, counts, devices, block))
-    assert sorted(slots[slots < len(rows)]) == list(range(len(ids)))
-    assert len(slots) == devices * min(len(rows), block)
+    clients = jnp.asarray(ids + [row for row in again if row in (*ids, 13)])
+    counts = jnp.arange(len(clients)) < len(ids)
+    slots = np.asarray(assignment.assign_to_owners(clients, counts, devices, block))
+    assert sorted(slots[slots < len(clients)]) == list(range(len(ids)))
+    assert len(slots) == devices * min(len(clients), block)
     for device, own in enumerate(slots.reshape(devices, -1)):
         real = own[own < len(ids)]
         assert all(ids[place] // block == device for place in real)

@@ -1,4 +1,4 @@
-"""A run whose clients are at home on two devices, beside the same run on one."""
+"""A run whose clients are pinned to two devices equals the same run on one."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ SEVERAL = BASE | {
 
 
 def both(path, block, test_from, base=BASE):
-    """clients.npz and the last records of the run on one device, and at home."""
+    """clients.npz and the last records, of the run on one device and the pinned one."""
     runs = [
         base | {"out": str(path / "one"), "devices": 1},
         base | {"out": str(path / "home"), "devices": 2, "pin_clients": True},
@@ -63,27 +63,27 @@ def both(path, block, test_from, base=BASE):
     ("block", "test_from"),
     [(100, "official_classes"), (2, "official"), (3, "official")],
 )
-def test_at_home_a_run_does_as_on_one_device(tmp_path, block, test_from):
-    (one, records), (home, at_home) = both(tmp_path, block, test_from)
-    assert_alike(one, records, home, at_home)
+def test_a_run_with_pinned_clients_equals_one_on_one_device(tmp_path, block, test_from):
+    (one, records), (pinned, pinned_records) = both(tmp_path, block, test_from)
+    assert_alike(one, records, pinned, pinned_records)
     assert not np.allclose(one["personal/test/loss"], one["server/test/loss"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", [100, 2])
-def test_at_home_several_architectures_do_as_on_one_device(tmp_path, block):
-    (one, records), (home, at_home) = both(tmp_path, block, "clients", SEVERAL)
-    assert_alike(one, records, home, at_home)
+def test_pinned_architectures_equal_those_on_one_device(tmp_path, block):
+    (one, records), (pinned, pinned_records) = both(tmp_path, block, "clients", SEVERAL)
+    assert_alike(one, records, pinned, pinned_records)
 
 
-def assert_alike(one, records, home, at_home):
+def assert_alike(one, records, pinned, pinned_records):
     """The same arrays and records, to rounding."""
-    assert sorted(one) == sorted(home)
+    assert sorted(one) == sorted(pinned)
     for name in one:
-        np.testing.assert_allclose(home[name], one[name], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(pinned[name], one[name], rtol=1e-5, atol=1e-5)
     assert one["personal/test/accuracy"].shape == (2, 7)  # 1 of 8 is held out
-    assert len(records) == len(at_home)
-    for ours, theirs in zip(at_home, records, strict=True):
+    assert len(records) == len(pinned_records)
+    for ours, theirs in zip(pinned_records, records, strict=True):
         for name, figures in theirs["metrics"].items():
             assert ours["metrics"][name] == pytest.approx(figures, abs=1e-5)
 

@@ -49,7 +49,7 @@ def test_every_architecture_has_a_store(tmp_path):
 
 
 def test_a_selection_that_learns_is_read_round_by_round(tmp_path):
-    """Whose states a round needs follows from the losses of the round before."""
+    """A round's clients follow from the losses of the round before."""
     setting, run, programs, first = stored.game(stored.ditto, select=stored.worst)
     assert programs.stacks[0].resident == stored.COHORT
     wanted = stored.play(setting, first, stored.CUTS[0], DevicePopulation(run))

@@ -12,9 +12,9 @@ CLASSES = 7
 
 
 def score(logits, y, batch_size=4):
-    """Metrics of a model whose logits are the rows themselves."""
+    """Metrics of a model whose logits are the examples themselves."""
     logits, y = np.float32(logits), np.asarray(y)
-    wrong = np.full((2, logits.shape[1]), np.nan)  # rows of somebody else
+    wrong = np.full((2, logits.shape[1]), np.nan)  # examples of somebody else
     data, _ = toy.deal(
         np.concatenate([wrong, logits, wrong]), np.r_[0, 0, y, 0, 0], [2, len(y), 2]
     )
@@ -55,11 +55,11 @@ def oracle(logits, y, batch_size):
 
 
 @pytest.mark.parametrize(
-    ("rows", "batch_size"), [(1, 4), (23, 4), (24, 4), (300, 10), (300, 400)]
+    ("count", "batch_size"), [(1, 4), (23, 4), (24, 4), (300, 10), (300, 400)]
 )
-def test_metrics_against_numpy(rows, batch_size):
-    rng = np.random.default_rng(rows)
-    logits, y = 2 * rng.normal(size=(rows, CLASSES)), rng.integers(0, CLASSES, rows)
+def test_metrics_against_numpy(count, batch_size):
+    rng = np.random.default_rng(count)
+    logits, y = 2 * rng.normal(size=(count, CLASSES)), rng.integers(0, CLASSES, count)
     found = score(logits, y, batch_size)
     assert tuple(found) == metrics.METRICS
     for name, value in oracle(logits, y, batch_size).items():

@@ -42,7 +42,7 @@ def in_two(setting, state, model, test=TEST, width=None):
 
 
 def expected(models, test=TEST):
-    """Accuracy and loss of one model a client on that client's rows, in NumPy."""
+    """Accuracy and loss of one model a client on that client's examples, in NumPy."""
     predict = jax.jit(jax.vmap(TASK.predict, (0, None)))
     logits, y = (
         np.asarray(predict(models, Batch.full(test.examples.x))),

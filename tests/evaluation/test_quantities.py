@@ -1,4 +1,4 @@
-"""What a method tells of each client: at every evaluation, of runs and of sweeps."""
+"""Quantities of clients that a method reports at evaluations, in runs and sweeps."""
 
 import jax.numpy as jnp
 import numpy as np

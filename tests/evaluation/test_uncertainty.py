@@ -11,7 +11,7 @@ from pfljax.runtime.programs import Same
 
 K = 4
 RNG = np.random.default_rng(3)
-# The rows are their logits; some come twice, so that entropies tie.
+# The examples are their logits; some come twice, so that entropies tie.
 LOGITS = np.repeat(RNG.normal(size=(30, K)), 2, axis=0).astype(np.float32)
 Y = RNG.integers(0, K, 60).astype(np.int32)
 HELD = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1]], bool)
@@ -26,7 +26,7 @@ def softmax(logits):
 
 
 def auroc(held, at, size, p):
-    """Over all pairs of rows, one by one; `p` are the predictions of all rows."""
+    """Over all pairs of examples, one by one; `p` are all predictions."""
     entropy = -(p * np.log(p)).sum(-1)
     won = []
     for own in range(at, at + size):
@@ -43,7 +43,7 @@ def expected():
 
 
 def task():
-    """A model that multiplies the logits, which the rows are."""
+    """A model that multiplies the logits, which the examples are."""
     return toy.classifier()._replace(predict=lambda scale, batch: scale * batch.x)
 
 
@@ -88,8 +88,8 @@ def test_examples_are_taken_evenly_and_classes_are_those_of_training_examples():
     train = ClientData(POOL, np.array([0, 6, 9]), np.array([6, 3, 20]))
     test = ClientData(POOL, np.array([40, 30, 40]), np.array([20, 5, 20]))
     found = uncertainty.select_ood(train, test, K, 6)
-    rows = [*range(30, 35), *range(40, 60)]
-    even = [rows[i] for i in (0, 4, 9, 14, 19, 24)]
+    index = [*range(30, 35), *range(40, 60)]
+    even = [index[i] for i in (0, 4, 9, 14, 19, 24)]
     np.testing.assert_array_equal(found.examples.y, Y[even])
     np.testing.assert_array_equal(found.examples.x, LOGITS[even])
     spans = zip(train.offset, train.size, strict=True)

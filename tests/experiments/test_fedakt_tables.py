@@ -11,7 +11,7 @@ ACCURACY = "personal/test/accuracy"
 
 
 def result(accuracy, size, seed=0):
-    """A run of these accuracies [T, C]; a client without test rows has NaN."""
+    """A run of these accuracies [T, C]; a client without test examples has NaN."""
     accuracy = np.array(accuracy, float)
     rounds = np.arange(1, len(accuracy) + 1)
     sizes = {"test": np.array(size)}

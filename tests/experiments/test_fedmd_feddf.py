@@ -1,4 +1,4 @@
-"""The federations of FedMD's and FedDF's studies: who has which rows."""
+"""The federations of FedMD's and FedDF's studies: who has which examples."""
 
 from itertools import chain
 
@@ -13,13 +13,13 @@ def loaded(monkeypatch):
     """Pictures whose first pixel is their subclass, in place of CIFAR's."""
 
     def load(name, *, every=1, labels="fine"):
-        rows = np.arange(6000)
-        fine = rows % 100 if name == "cifar100_20k" else rows % 10
-        official = (rows // 100 % 5 == 4).astype(np.uint8)
+        index = np.arange(6000)
+        fine = index % 100 if name == "cifar100_20k" else index % 10
+        official = (index // 100 % 5 == 4).astype(np.uint8)
         x = np.zeros((6000, 4, 4, 3), np.uint8)
         x[:, 0, 0, 0] = fine
-        x[:, 0, 0, 1] = rows // 100
-        x[:, 0, 0, 2] = rows % 100
+        x[:, 0, 0, 1] = index // 100
+        x[:, 0, 0, 2] = index % 100
         y = fine // 5 if labels == "coarse" else fine
         arrays = data.from_arrays(x, y, official=official, name=name)
         return arrays._replace(
@@ -30,14 +30,14 @@ def loaded(monkeypatch):
 
 
 def examples_of(federation, part, client):
-    """The rows of this client, each as one number."""
+    """The examples of this client, each as one number."""
     offset, size = part.offset[client], part.size[client]
     pixels = part.examples.x[offset : offset + size, 0, 0]
     return (100 * pixels[:, 1].astype(int) + pixels[:, 2]).tolist()
 
 
 def examples_of_all(federation):
-    """The rows that the clients train on."""
+    """The examples that the clients train on."""
     part = federation.train
     every = range(len(part.size))
     return list(chain.from_iterable(examples_of(federation, part, k) for k in every))
@@ -74,23 +74,23 @@ def test_pooled_parties_have_the_examples_of_all(study, loaded):
         assert sorted(examples_of(pooled, pooled.train, party)) == sorted(everybody)
 
 
-@pytest.mark.parametrize("rows", ["CIFAR-100", "CIFAR-10", "noise"])
+@pytest.mark.parametrize("kind", ["CIFAR-100", "CIFAR-10", "noise"])
 def test_server_of_feddf_has_as_many_examples_of_any_kind_without_labels(
-    study, loaded, rows
+    study, loaded, kind
 ):
     feddf = study("feddf_unlabelled")
-    made = feddf.federation(1, 1.0, rows, seed=0)
+    made = feddf.federation(1, 1.0, kind, seed=0)
     public = made.public
     assert len(public.examples.x) == len(public.examples.y) == int(public.size) == 960
     assert not public.examples.y.any()
     first = public.examples.x[:, 0, 0, 0]
     kinds = {"CIFAR-100": 100, "CIFAR-10": 10, "noise": 256}
-    assert first.max() < kinds[rows]
-    assert len(np.unique(first)) > 0.9 * kinds[rows]
-    # No client has a row of the server's.
+    assert first.max() < kinds[kind]
+    assert len(np.unique(first)) > 0.9 * kinds[kind]
+    # No client has an example of the server's.
     clients = examples_of_all(made)
     of_server = examples_of(made, made.public._replace(offset=[0], size=[960]), 0)
-    if rows == "CIFAR-10":
+    if kind == "CIFAR-10":
         assert not set(clients) & set(of_server)
 
 

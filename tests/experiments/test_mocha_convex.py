@@ -1,4 +1,4 @@
-"""MOCHA on real clients: rows, features and tables, on made-up files."""
+"""MOCHA on real clients: examples, features and tables, on made-up files."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ HEAD = "| data | method | published, unverified | error, % | worst client | chos
 
 @pytest.fixture
 def raw(tmp_path):
-    """A folder of both archives, with few rows: a label is the sign of a feature."""
+    """A folder of both archives, small; a label is the sign of a feature."""
     rng = np.random.default_rng(0)
     count = 60
     y = rng.integers(0, 2, count)
@@ -58,7 +58,7 @@ def test_clients_are_persons_and_fields(study, raw):
 
 
 def test_test_examples_stay_where_no_row_is_for_validation(study, raw):
-    """What is chosen is chosen without them."""
+    """Validation does not change the test examples."""
     study = study("mocha_convex")
     arrays = study.landmine(raw)
     tests = []
@@ -82,7 +82,7 @@ def test_the_table_of_a_small_run(study, raw, tmp_path, capsys):
     places = {"out": str(tmp_path / "out"), "results": str(tmp_path)}
     rows = study.main(str(raw), seeds=(0, 1), rounds=5, sets=("landmine",), **places)
     assert [row.method for row in rows] == ["local", "global", "FedAvg", "MOCHA"]
-    # Its rows can be told apart.
+    # Its examples are separable.
     assert all(row.error < 30 for row in rows)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == HEAD

@@ -1,4 +1,4 @@
-"""The clients of pFedVEM's studies, its form with heads by rows, and its figure."""
+"""The clients of pFedVEM's studies, its form with heads by example, and its figure."""
 
 import functools
 
@@ -15,14 +15,14 @@ ROWS = 9000
 
 @pytest.fixture
 def loaded(monkeypatch):
-    """Pictures that are the numbers of their rows, in place of the data sets."""
+    """Pictures that are the numbers of their examples, in place of the data sets."""
 
     def load(name, *, every=1, size=None, labels="fine"):
-        rows = np.arange(ROWS)
-        fine = rows % 100 if name == "cifar100_20k" else rows % 10
-        x = np.stack([rows // 256, rows % 256], 1).astype(np.uint8)[:, None, :, None]
+        index = np.arange(ROWS)
+        fine = index % 100 if name == "cifar100_20k" else index % 10
+        x = np.stack([index // 256, index % 256], 1).astype(np.uint8)[:, None, :, None]
         y = fine // 5 if labels == "coarse" else fine
-        official = (rows // 100 % 6 == 5).astype(np.uint8)
+        official = (index // 100 % 6 == 5).astype(np.uint8)
         return data.from_arrays(x, y, official=official, name=name)
 
     monkeypatch.setattr(data, "load", load)
@@ -42,8 +42,8 @@ def labels_of(part, client):
 def test_neighbours_share_the_classes_and_no_row(study, loaded):
     vem = study("vem")
     made = vem.skewed(vem.FASHION, 51, small=True, seed=0)
-    rows = [examples_of(made.train, k) for k in range(51)]
-    whole = np.concatenate(rows)
+    examples = [examples_of(made.train, k) for k in range(51)]
+    whole = np.concatenate(examples)
     assert len(set(whole)) == len(whole) == 7500
     classes = [set(labels_of(made.train, k)) for k in range(51)]
     for k in range(0, 50, 2):
@@ -53,11 +53,11 @@ def test_neighbours_share_the_classes_and_no_row(study, loaded):
     assert len(classes[50]) == 10
     for k in (0, 7, 50):
         assert set(labels_of(made.test, k)) == classes[k]
-    sizes = np.sort([len(own) for own in rows])
+    sizes = np.sort([len(own) for own in examples])
     assert sizes[0] >= 10
     assert sizes[-5:].mean() > 4 * sizes[:5].mean()
     other = vem.skewed(vem.FASHION, 51, small=True, seed=1)
-    assert set(examples_of(other.train, 0)) != set(rows[0])
+    assert set(examples_of(other.train, 0)) != set(examples[0])
 
 
 def test_of_a_superclass_a_client_has_one_subclass_and_is_tested_on_it(study, loaded):
@@ -72,7 +72,7 @@ def test_of_a_superclass_a_client_has_one_subclass_and_is_tested_on_it(study, lo
         assert set(tested % 100) == set(learnt % 100)
         assert set(tested // 100 % 6) == {5}
         whole += learnt.tolist()
-    # All rows are used, for 12 clients are enough for five subclasses.
+    # All examples are used, for 12 clients are enough for five subclasses.
     assert len(set(whole)) == len(whole) == 7500
 
 
@@ -97,7 +97,7 @@ def test_clients_differ_in_one_thing(study, loaded):
     )
     made, measure = kinds["skew"]
     np.testing.assert_array_equal(measure(made), np.arange(50) % 10 + 1)
-    # Half of the rows to deal leave room: no class is used up.
+    # Half of the examples to deal leave room: no class is used up.
     assert len(set(labels_of(made.test, 3))) == 4
 
 

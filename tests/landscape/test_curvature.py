@@ -1,4 +1,4 @@
-"""Curvature, against dense Hessians in NumPy on clients with 3 to 20 rows."""
+"""Curvature, against dense Hessians in NumPy on clients with 3 to 20 examples."""
 
 from functools import cache
 
@@ -35,12 +35,13 @@ def model(k):
 
 
 def padded(k):
-    """(x, y, weight) of client k, or for None of all rows, as 76 rows."""
+    """(x, y, weight) of client k, or for None of all examples, as 76 examples."""
     data = pooled(DATA) if k is None else toy.one(DATA, k)
-    rows = np.arange(data.offset, data.offset + data.size)
-    rows = np.resize(rows, sum(toy.SIZES))
-    weight = (np.arange(len(rows)) < data.size) / np.float32(data.size)
-    return np.asarray(data.examples.x)[rows], np.asarray(data.examples.y)[rows], weight
+    index = np.arange(data.offset, data.offset + data.size)
+    index = np.resize(index, sum(toy.SIZES))
+    weight = (np.arange(len(index)) < data.size) / np.float32(data.size)
+    x, y = (np.asarray(leaf)[index] for leaf in data.examples)
+    return x, y, weight
 
 
 def loss(w, x, y, weight):
@@ -63,7 +64,7 @@ def vector(k):
 def dense(k):
     """(eigenvalues, vectors in columns, Hessian), the greatest eigenvalue first.
 
-    Of client k, or for None of the first model on the rows of all.
+    Of client k, or for None of the first model on the examples of all.
     """
     found = np.asarray(hessian(vector(k), *padded(k)), np.float64)
     values, vectors = np.linalg.eigh(found)

@@ -53,7 +53,7 @@ def _key(seed=0):
 
 
 def _rings():
-    """One client whose rows a linear model cannot tell apart."""
+    """One client whose examples a linear model cannot tell apart."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
     data, _ = toy.deal(x, np.linalg.norm(x, axis=1) > 1.5, [200])

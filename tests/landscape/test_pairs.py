@@ -25,7 +25,7 @@ def model(models, k):
 
 
 def two(data, i, j):
-    """The rows of clients i and j as those of one."""
+    """The examples of clients i and j as those of one."""
     ids = np.asarray([i, j])
     return landscape.pooled(ClientData(data.examples, data.offset[ids], data.size[ids]))
 
@@ -55,8 +55,8 @@ def test_lines_on_the_two_clients_own_examples(clients):
     found = landscape.pairs(task, models, data)
     assert found.line.t.tolist() == [0, 0.5, 1]  # the default is the midpoint
     for i, j in ((6, 3), (2, 2)):
-        ends, rows = (model(models, i), model(models, j)), two(data, i, j)
-        alone = landscape.line(task, *ends, rows, t=found.line.t)
+        ends, examples = (model(models, i), model(models, j)), two(data, i, j)
+        alone = landscape.line(task, *ends, examples, t=found.line.t)
         for name in ("accuracy", "loss", "mce"):
             values = found.line.metrics[name][i, j]
             np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)

@@ -19,8 +19,8 @@ def test_a_plane_is_the_loss_of_each_of_its_models():
     plane = landscape.plane(task, frame, pooled(test), alpha=alpha, beta=beta)
     assert plane.marks == {"center": (0, 0)}
     spans = zip(np.asarray(test.offset), np.asarray(test.size), strict=True)
-    rows = np.concatenate([offset + np.arange(size) for offset, size in spans])
-    x, y = test.examples.x[rows], np.asarray(test.examples.y)[rows]
+    index = np.concatenate([offset + np.arange(size) for offset, size in spans])
+    x, y = test.examples.x[index], np.asarray(test.examples.y)[index]
     for i, a in enumerate(alpha):
         for j, b in enumerate(beta):
             at = jax.tree.map(lambda c, d, e, a=a, b=b: c + a * d + b * e, center, u, v)
@@ -57,8 +57,8 @@ def test_pooled_examples_are_those_of_all_clients_in_order():
     assert found.size == test.size.sum()
     for k, start in enumerate(np.cumsum(test.size) - test.size):
         own = test.examples.x[test.offset[k] : test.offset[k] + test.size[k]]
-        rows = found.examples.x[start : start + test.size[k]]
-        np.testing.assert_array_equal(rows, own)
+        x = found.examples.x[start : start + test.size[k]]
+        np.testing.assert_array_equal(x, own)
 
 
 def test_examples_that_all_clients_share_are_pooled_once():

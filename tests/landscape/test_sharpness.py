@@ -79,10 +79,10 @@ def test_sharpness_of_a_quadratic_in_closed_form():
 
 
 def test_masked_examples_do_not_matter():
-    """Rows of others and of the padding may hold anything finite."""
+    """Examples of others and of the padding may hold anything finite."""
     data = toy.one(DATA, 2)
-    rows = np.arange(len(DATA.examples.x))
-    own = (rows >= data.offset) & (rows < data.offset + data.size)
+    index = np.arange(len(DATA.examples.x))
+    own = (index >= data.offset) & (index < data.offset + data.size)
     x = np.where(own[:, None], DATA.examples.x, 1e3)
     other = ClientData(DATA.examples._replace(x=jnp.asarray(x)), *data[1:])
     for batch_size in (4, 256):

@@ -202,7 +202,7 @@ def test_clients_with_one_kernel_are_so_many_more_images():
 
 @pytest.mark.parametrize("name", ["twocnn", "strides", "groups"])
 def test_slopes_have_slopes_forward(name):
-    """As products with a Hessian are, of Per-FedAvg and of a loss's curvature."""
+    """Hessian products need this, in Per-FedAvg and for a loss's curvature."""
     x, kernel, options = operands(name)
 
     def product(convolve):

@@ -215,7 +215,7 @@ def test_narrow_networks_are_tasks(name):
     assert features.shape == (3, FEATURES[name])
     assert logits.shape == (3, 10)
     assert np.isfinite(logits).all()
-    assert np.ptp(logits, axis=0).max() > 1e-3  # rows differ: x reaches the head
+    assert np.ptp(logits, axis=0).max() > 1e-3  # examples differ: x reaches the head
 
 
 @pytest.mark.parametrize("name", BY_DEPTH)

@@ -41,7 +41,7 @@ def build(name, precision="float32", **options):
 
 
 def shape_of(name):
-    """Of a row: tokens, large images where they shrink often, or small ones."""
+    """Of an example: tokens, large images where they shrink often, or small ones."""
     if name == "char_lstm":
         return (12,)
     wide = name in (*DEEP, "vgg9") or name.startswith(("htcnn", "htfe"))
@@ -154,7 +154,7 @@ def normalised(library, precision):
 
 @pytest.mark.parametrize("library", ["linen", "nnx"])
 def test_statistics_stay_float32(library):
-    """Of rows that are zero they move by a hundredth: bfloat16 has 100.5 for 100.3."""
+    """Inputs of zero move them by a hundredth: bfloat16 rounds 100.3 to 100.5."""
     batch = Batch.full(np.zeros((6, 3), np.float32), jnp.arange(6) % 5)
     task = normalised(library, "bfloat16")
     params = jax.tree_util.tree_map_with_path(
@@ -175,7 +175,7 @@ def test_products_behind_a_normalisation_are_of_bfloat16(library):
     params = jax.eval_shape(task.init, KEY)
     traced = jax.make_jaxpr(jax.grad(task.loss))(params, batch, KEY)
     found = [e for e in equations(traced.jaxpr) if e.primitive.name in PRODUCTS]
-    assert len(found) == 5  # the rows have no gradient
+    assert len(found) == 5  # the examples have no gradient
     for product in found:
         kinds = {variable.aval.dtype for variable in product.invars}
         assert kinds == {jnp.dtype("bfloat16")}

@@ -55,17 +55,17 @@ def drawn(task=LINEN):
     )
 
 
-def batch(rows=6, seed=1):
+def batch(count=6, seed=1):
     rng = np.random.default_rng(seed)
-    x = rng.normal(2, 3, (rows, 3)).astype(np.float32)
-    return Batch.full(x, jnp.arange(rows) % CLASSES)
+    x = rng.normal(2, 3, (count, 3)).astype(np.float32)
+    return Batch.full(x, jnp.arange(count) % CLASSES)
 
 
-def padded(rows, more=5):
-    """The batch with rows that do not count."""
-    x = jnp.concatenate([rows.x, jnp.full((more, 3), 7.0)])
-    y = jnp.concatenate([rows.y, jnp.zeros(more, jnp.int32)])
-    return Batch(x, y, jnp.concatenate([rows.mask, jnp.zeros(more)]))
+def padded(examples, more=5):
+    """The batch with examples that do not count."""
+    x = jnp.concatenate([examples.x, jnp.full((more, 3), 7.0)])
+    y = jnp.concatenate([examples.y, jnp.zeros(more, jnp.int32)])
+    return Batch(x, y, jnp.concatenate([examples.mask, jnp.zeros(more)]))
 
 
 def flax_step(module, optimizer):
@@ -77,8 +77,8 @@ def flax_step(module, optimizer):
             batch.x,
             mutable=["batch_stats"],
         )
-        rows = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
-        return rows.mean(), changed["batch_stats"]
+        losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
+        return losses.mean(), changed["batch_stats"]
 
     @jax.jit
     def step(parameters, running, moments, batch):
@@ -91,15 +91,15 @@ def flax_step(module, optimizer):
 
 def test_a_clients_training_is_flax_with_mutable_statistics():
     local = Local(0.1, batch_size=4, optimizer=sgd(momentum=0.9, weight_decay=0.01))
-    data, params = toy.one(toy.ragged()[0], 1), drawn()  # 20 rows: no batch is short
+    data, params = toy.one(toy.ragged()[0], 1), drawn()  # 20: no batch is short
     turn = toy.turn(KEY, round_=0, steps=9, client_id=1)
     ours, _ = jax.jit(lambda p: fit(LINEN.loss, p, data, turn, local))(params)
     optimizer = local.optimizer(0.1)
     step = flax_step(network(use_running_average=False), optimizer)
     parameters, running = split(params)
     moments = optimizer.init(parameters)
-    for rows in minibatches(data, turn):
-        parameters, running, moments = step(parameters, running, moments, rows)
+    for examples in minibatches(data, turn):
+        parameters, running, moments = step(parameters, running, moments, examples)
     theirs = from_linen({"params": parameters, "batch_stats": running})
     toy.assert_close(ours, theirs, 1e-6)
     assert not np.allclose(running["body"]["layers_1"]["mean"], 0)
@@ -113,15 +113,15 @@ def minibatches(data, turn):
 
 @pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
 def test_the_gradient_of_a_statistic_is_old_minus_new(task):
-    params, rows = drawn(task), batch()
-    _, slope = jax.jit(jax.value_and_grad(task.loss))(params, rows, KEY)
+    params, examples = drawn(task), batch()
+    _, slope = jax.jit(jax.value_and_grad(task.loss))(params, examples, KEY)
     norm = "layers_1" if task is LINEN else "layers"
     own, change = params["body"][norm], slope["body"][norm]
     if task is NNX:
         own, change, dense = own["1"], change["1"], params["body"]["layers"]["0"]
     else:
         dense = params["body"]["layers_0"]
-    z = np.asarray(rows.x, np.float64) @ dense["kernel"] + dense["bias"]
+    z = np.asarray(examples.x, np.float64) @ dense["kernel"] + dense["bias"]
     for name, now in (("mean", z.mean(0)), ("var", z.var(0))):
         old = own["batch_stats"][name]
         np.testing.assert_allclose(
@@ -131,16 +131,18 @@ def test_the_gradient_of_a_statistic_is_old_minus_new(task):
 
 @pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
 def test_examples_that_pad_a_batch_change_nothing(task):
-    params, rows = drawn(task), batch()
+    params, examples = drawn(task), batch()
     program = jax.jit(jax.value_and_grad(task.loss))
     toy.assert_close(
-        program(params, padded(rows), KEY), program(params, rows, KEY), 2e-6
+        program(params, padded(examples), KEY), program(params, examples, KEY), 2e-6
     )
     for part in (task.logits, task.features):
         np.testing.assert_allclose(
-            part(params, padded(rows), KEY)[:6], part(params, rows, KEY), atol=1e-5
+            part(params, padded(examples), KEY)[:6],
+            part(params, examples, KEY),
+            atol=1e-5,
         )
-    none = padded(rows)._replace(mask=jnp.zeros(11))
+    none = padded(examples)._replace(mask=jnp.zeros(11))
     value, slope = program(params, none, KEY)
     assert value == 0
     assert all(not leaf.any() for leaf in jax.tree.leaves(slope))
@@ -148,15 +150,15 @@ def test_examples_that_pad_a_batch_change_nothing(task):
 
 @pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
 def test_evaluation_uses_running_statistics_and_leaves_them(task):
-    params, rows = drawn(task), batch()
-    logits = task.predict(params, rows)
-    alone = task.predict(params, jax.tree.map(lambda leaf: leaf[:1], rows))
+    params, examples = drawn(task), batch()
+    logits = task.predict(params, examples)
+    alone = task.predict(params, jax.tree.map(lambda leaf: leaf[:1], examples))
     np.testing.assert_allclose(logits[:1], alone, rtol=1e-5, atol=1e-6)
-    assert not np.allclose(logits, task.logits(params, rows, KEY), atol=1e-2)
+    assert not np.allclose(logits, task.logits(params, examples, KEY), atol=1e-2)
     np.testing.assert_allclose(
-        task.head(params, task.features(params, rows, None)), logits, rtol=1e-6
+        task.head(params, task.features(params, examples, None)), logits, rtol=1e-6
     )
-    slope = jax.grad(task.loss)(params, rows, None)
+    slope = jax.grad(task.loss)(params, examples, None)
     running, others = tree.split(slope, statistics.mask(slope))
     assert len(jax.tree.leaves(running)) == 2
     assert all(not leaf.any() for leaf in jax.tree.leaves(running))
@@ -164,24 +166,24 @@ def test_evaluation_uses_running_statistics_and_leaves_them(task):
 
 
 def test_flax_evaluates_the_same_variables_alike():
-    params, rows = drawn(), batch()
+    params, examples = drawn(), batch()
     parameters, statistics = split(params)
     variables = {"params": parameters, "batch_stats": statistics}
-    theirs = network(use_running_average=True).apply(variables, rows.x)
-    np.testing.assert_allclose(LINEN.predict(params, rows), theirs, rtol=1e-6)
+    theirs = network(use_running_average=True).apply(variables, examples.x)
+    np.testing.assert_allclose(LINEN.predict(params, examples), theirs, rtol=1e-6)
 
 
 def test_a_loss_of_logits_or_features_carries_statistics_at_any_scale():
-    params, rows = drawn(), batch()
+    params, examples = drawn(), batch()
 
     def of_logits(params):
-        return 7 * LINEN.logits(params, rows, KEY).sum()
+        return 7 * LINEN.logits(params, examples, KEY).sum()
 
     def of_features(params):
-        return (LINEN.features(params, rows, KEY) ** 2).sum()
+        return (LINEN.features(params, examples, KEY) ** 2).sum()
 
     slopes = [jax.grad(f)(params) for f in (of_logits, of_features)]
-    wanted = jax.grad(LINEN.loss)(params, rows, KEY)
+    wanted = jax.grad(LINEN.loss)(params, examples, KEY)
     running = [split(slope).statistics for slope in (*slopes, wanted)]
     toy.assert_close(running[0], running[2], 1e-6)
     toy.assert_close(running[1], running[2], 1e-6)
@@ -200,7 +202,7 @@ def test_linen_and_nnx_train_alike():
     ends = [
         jax.jit(lambda p, task=task: fit(task.loss, p, data, turn, local))(params)
         for task, params in ((LINEN, first), (NNX, second))
-    ]  # 7 rows: each second batch is short
+    ]  # 7 examples: each second batch is short
     for a, b in zip(*map(jax.tree.leaves, ends), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
@@ -225,9 +227,9 @@ def test_resnet9_has_running_statistics_where_it_is_asked_to():
     names = tree.paths(jax.eval_shape(task.init, KEY))
     means = [name for name in names if name.endswith("batch_stats/mean")]
     assert len(means) == 1 + 8 + 3  # the stem, four blocks, three skips
-    rows = Batch.full(jnp.ones((4, 8, 8, 3)), jnp.arange(4) % 3)
+    examples = Batch.full(jnp.ones((4, 8, 8, 3)), jnp.arange(4) % 3)
     params = jax.jit(task.init)(KEY)
-    slope = jax.jit(jax.grad(task.loss))(params, rows, KEY)
+    slope = jax.jit(jax.grad(task.loss))(params, examples, KEY)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
     assert all(tree.paths(slope)[name].any() for name in means[:1])
 

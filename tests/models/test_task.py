@@ -41,28 +41,28 @@ def batch():
 
 
 def test_loss_is_the_mean_cross_entropy_of_the_examples_that_count():
-    task, rows = small(), batch()
+    task, examples = small(), batch()
     params = task.init(KEY)
-    logits = np.asarray(task.predict(params, rows), np.float64)
+    logits = np.asarray(task.predict(params, examples), np.float64)
     log_sums = np.log(np.exp(logits).sum(1))
-    entropy = log_sums - logits[np.arange(6), rows.y]
-    expected = entropy[rows.mask > 0].mean()
-    np.testing.assert_allclose(task.loss(params, rows, KEY), expected, rtol=1e-5)
+    entropy = log_sums - logits[np.arange(6), examples.y]
+    expected = entropy[examples.mask > 0].mean()
+    np.testing.assert_allclose(task.loss(params, examples, KEY), expected, rtol=1e-5)
 
 
 def test_padded_examples_change_neither_loss_nor_gradient():
-    task, rows = small(), batch()
+    task, examples = small(), batch()
     params = task.init(KEY)
-    other = rows._replace(x=np.where(rows.mask[:, None] > 0, rows.x, 99))
+    other = examples._replace(x=np.where(examples.mask[:, None] > 0, examples.x, 99))
     compute = jax.jit(jax.value_and_grad(task.loss))
-    a, b = compute(params, rows, KEY), compute(params, other, KEY)
+    a, b = compute(params, examples, KEY), compute(params, other, KEY)
     for one, same in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
         np.testing.assert_array_equal(one, same)
 
 
 def test_a_batch_without_examples_has_no_loss():
-    task, rows = small(), batch()
-    empty = rows._replace(mask=jnp.zeros(6))
+    task, examples = small(), batch()
+    empty = examples._replace(mask=jnp.zeros(6))
     assert task.loss(task.init(KEY), empty, KEY) == 0
 
 
@@ -77,30 +77,32 @@ def test_x_is_normalised_inside():
 
 def test_dropout_is_on_in_the_loss_alone_and_follows_the_key():
     task = models.task(models.Network(Dropping(), nn.Dense(3)), (4,))
-    params, rows = task.init(KEY), batch()
-    losses = [float(task.loss(params, rows, jax.random.key(i))) for i in (1, 1, 2)]
+    params, examples = task.init(KEY), batch()
+    losses = [float(task.loss(params, examples, jax.random.key(i))) for i in (1, 1, 2)]
     assert losses[0] == losses[1] != losses[2]
     predict, head = task.predict, task.head
-    np.testing.assert_array_equal(predict(params, rows), predict(params, rows))
-    logits = head(params, task.features(params, rows, None))
-    np.testing.assert_array_equal(predict(params, rows), logits)
+    np.testing.assert_array_equal(predict(params, examples), predict(params, examples))
+    logits = head(params, task.features(params, examples, None))
+    np.testing.assert_array_equal(predict(params, examples), logits)
 
 
 def test_logits_and_features_are_in_the_mode_of_their_key():
     task = models.task(models.Network(Dropping(), nn.Dense(3)), (4,))
-    params, rows = task.init(KEY), batch()
+    params, examples = task.init(KEY), batch()
     assert task.num_classes == 3
     for part in (task.logits, task.features):
-        one, same, other = (part(params, rows, jax.random.key(i)) for i in (1, 1, 2))
+        one, same, other = (
+            part(params, examples, jax.random.key(i)) for i in (1, 1, 2)
+        )
         np.testing.assert_array_equal(one, same)
         assert not np.array_equal(one, other)
-        assert not np.array_equal(one, part(params, rows, None))
-    trained = task.logits(params, rows, KEY)
-    log_p = jax.nn.log_softmax(trained)[np.arange(len(rows.y)), rows.y]
-    expected = -np.sum(rows.mask * log_p) / rows.mask.sum()
-    np.testing.assert_allclose(task.loss(params, rows, KEY), expected, rtol=1e-6)
+        assert not np.array_equal(one, part(params, examples, None))
+    trained = task.logits(params, examples, KEY)
+    log_p = jax.nn.log_softmax(trained)[np.arange(len(examples.y)), examples.y]
+    expected = -np.sum(examples.mask * log_p) / examples.mask.sum()
+    np.testing.assert_allclose(task.loss(params, examples, KEY), expected, rtol=1e-6)
     np.testing.assert_array_equal(
-        task.logits(params, rows, None), task.predict(params, rows)
+        task.logits(params, examples, None), task.predict(params, examples)
     )
 
 

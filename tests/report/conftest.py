@@ -28,14 +28,14 @@ CALIBRATION = ("ece", "mce", "ece_batchwise", "mce_batchwise", "top5", "brier")
 LAMBDA = np.linspace(0, 1, 11, dtype=np.float32)
 
 
-def statistics(values, rows):
-    """S of the run folder: values [C], rows of the test set [C]."""
+def statistics(values, sizes):
+    """S of the run folder: values [C], examples of the test set [C]."""
     low_to_high = np.sort(values)
     tenth = max(1, len(values) // 10)
     return {
         "mean": float(np.mean(values)),
         "std": float(np.std(values)),
-        "weighted": float(np.average(values, weights=rows)),
+        "weighted": float(np.average(values, weights=sizes)),
         "worst10": float(np.mean(low_to_high[:tenth])),
         "best10": float(np.mean(low_to_high[-tenth:])),
         "min": float(low_to_high[0]),
@@ -43,15 +43,15 @@ def statistics(values, rows):
     }
 
 
-def record(model, split, metrics, rows, finetune=0, clients="all"):
+def record(model, split, metrics, sizes, finetune=0, clients="all"):
     return {
         "model": model,
         "finetune": finetune,
         "clients": clients,
         "when": "after the newest broadcast",
         "split": split,
-        "count": len(rows),
-        "metrics": {name: statistics(v, rows) for name, v in metrics.items()},
+        "count": len(sizes),
+        "metrics": {name: statistics(v, sizes) for name, v in metrics.items()},
     }
 
 
@@ -106,7 +106,7 @@ def best_lambda(accuracy):
     return min(ties, key=lambda i: (abs(i - 5), i))
 
 
-def draw_mixture(rng, final, rows):
+def draw_mixture(rng, final, sizes):
     """Arrays over lambda [C, 11] and the mixture part of the summary."""
     dip = -0.25 * (LAMBDA - 0.6) ** 2
     test = np.clip(final[:, None] + dip + rng.normal(0, 0.01, (len(final), 11)), 0, 1)
@@ -124,14 +124,14 @@ def draw_mixture(rng, final, rows):
     ensemble = test.mean(1)
     arrays["mixture/test/ensemble/accuracy"] = ensemble
     return arrays, {
-        "ensemble": {"accuracy": statistics(ensemble, rows)},
-        "chosen_on_validation": {"accuracy": statistics(chosen, rows)},
-        "half": {"accuracy": statistics(test[:, 5], rows)},
-        "oracle_chosen_on_test": {"accuracy": statistics(test.max(1), rows)},
+        "ensemble": {"accuracy": statistics(ensemble, sizes)},
+        "chosen_on_validation": {"accuracy": statistics(chosen, sizes)},
+        "half": {"accuracy": statistics(test[:, 5], sizes)},
+        "oracle_chosen_on_test": {"accuracy": statistics(test.max(1), sizes)},
     }
 
 
-def evaluations_at(arrays, t, rows, finetuned):
+def evaluations_at(arrays, t, sizes, finetuned):
     """The records of evaluated round t."""
     found = []
     for model in ("server", "personal"):
@@ -140,16 +140,17 @@ def evaluations_at(arrays, t, rows, finetuned):
                 m: arrays[f"{model}/{split}/{m}"][t]
                 for m in ("accuracy", "loss", *CALIBRATION)
             }
-            found.append(record(model, split, metrics, rows))
+            found.append(record(model, split, metrics, sizes))
     if finetuned:
         metrics = {"accuracy": np.minimum(1, arrays["server/test/accuracy"][t] + 0.1)}
-        found.append(record("server", "test", metrics, rows, finetune=5))
+        found.append(record("server", "test", metrics, sizes, finetune=5))
     return found
 
 
-def draw_lines(arrays, rounds, rows, algorithm):
+def draw_lines(arrays, rounds, sizes, algorithm):
     """The lines of metrics.jsonl."""
     traffic = 0 if algorithm == "local" else 52_000
+    finetuned = algorithm == "fedavg"
     lines = []
     for r in range(1, rounds[-1] + 1):
         line = {
@@ -159,7 +160,7 @@ def draw_lines(arrays, rounds, rows, algorithm):
         line |= {"bytes_down": traffic * r, "bytes_up": traffic * r}
         if r in rounds:
             t = int(np.searchsorted(rounds, r))
-            line["evaluations"] = evaluations_at(arrays, t, rows, algorithm == "fedavg")
+            line["evaluations"] = evaluations_at(arrays, t, sizes, finetuned)
         lines.append(line)
     return lines
 
@@ -203,15 +204,15 @@ def write_synthetic_run(
     # str.encode, not hash(): a process has its own hash seed
     rng = np.random.default_rng([seed, *algorithm.encode()])
     partition = draw_partition(C, K)
-    rows = np.asarray(partition["sizes"]["test"], np.int32)
+    sizes = np.asarray(partition["sizes"]["test"], np.int32)
     rounds = np.arange(every, R + 1, every)
     arrays = draw_metrics(rng, algorithm, rounds, C)
-    lines = draw_lines(arrays, rounds, rows, algorithm)
+    lines = draw_lines(arrays, rounds, sizes, algorithm)
     means = arrays["personal/validation/accuracy"].mean(1)
     summary = summary_of(label, algorithm, seed, lines, int(rounds[means.argmax()]))
     if algorithm == "superfed":
         final = arrays["personal/test/accuracy"][-1]
-        extra, summary["mixture"] = draw_mixture(rng, final, rows)
+        extra, summary["mixture"] = draw_mixture(rng, final, sizes)
         arrays |= extra
     config = CONFIG | {"algorithm": algorithm, "clients": C, "rounds": R, "seed": seed}
     config["cohort"] = min(5, C)
@@ -220,7 +221,7 @@ def write_synthetic_run(
     arrays |= {
         "round": rounds.astype(np.int32),
         "train_size": np.asarray(partition["sizes"]["train"], np.int32),
-        "test_size": rows,
+        "test_size": sizes,
         "participations": np.full(C, R // 4, np.int32),
     }
     write_files(folder, config, partition, summary, lines, arrays)

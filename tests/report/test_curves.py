@@ -1,4 +1,4 @@
-"""What runs spend until they reach a target, by hand; and evaluated runs."""
+"""The cost of reaching a target accuracy, computed by hand and for real runs."""
 
 import json
 

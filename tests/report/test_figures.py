@@ -1,4 +1,4 @@
-"""What the figures draw, and how they are saved."""
+"""The contents of the figures, and how they are saved."""
 
 import copy
 import subprocess

@@ -1,4 +1,4 @@
-"""What is saved comes back bit for bit, and what cannot be used is told in one line."""
+"""Checkpoints restore bit for bit, and unusable ones are refused in one line."""
 
 import shutil
 import subprocess
@@ -208,15 +208,15 @@ def test_another_model_or_store_is_refused(tmp_path):
 def test_the_padding_of_the_clients_may_change(tmp_path):
     save(tmp_path, 4)
     state = make_state(4)
-    for rows in (10, 12, 16):
+    for clients in (10, 12, 16):
         expected = jax.tree.map(
-            lambda leaf, rows=rows: jax.ShapeDtypeStruct(
-                (rows, *leaf.shape[1:]), leaf.dtype
+            lambda leaf, clients=clients: jax.ShapeDtypeStruct(
+                (clients, *leaf.shape[1:]), leaf.dtype
             ),
             abstract().clients,
         )
         restored = restore(tmp_path, expected=abstract()._replace(clients=expected))
-        least = min(rows, 12)
+        least = min(clients, 12)
         for ours, theirs in zip(
             jax.tree.leaves(restored.clients),
             jax.tree.leaves(state.clients),

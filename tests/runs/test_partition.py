@@ -1,4 +1,4 @@
-"""A run goes on with the very rows that it was begun on, or not at all."""
+"""A run goes on with the very examples that it was begun on, or not at all."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def made(**options):
 
 
 def over(federation, name="train", **changes):
-    """The federation over a pool (or public rows) with these changes."""
+    """The federation over a pool (or public examples) with these changes."""
     if name == "public":
         examples = federation.public.examples._replace(**changes)
         return replace(federation, public=federation.public._replace(examples=examples))
@@ -66,7 +66,7 @@ def swapped(federation):
 
 
 def shorter(federation):
-    """The last client tests on a row less."""
+    """The last client tests on an example less."""
     size = federation.test.size.copy()
     size[-1] -= 1
     return replace(federation, test=federation.test._replace(size=size))
@@ -121,8 +121,8 @@ def npz(folder, x):
 def leaf(folder, x):
     for part in ("train", "test"):
         (folder / "d" / part).mkdir(parents=True, exist_ok=True)
-        rows = {str(k): {"x": x[k::6].tolist(), "y": [0, 1] * 5} for k in range(6)}
-        content = {"users": list(rows), "user_data": rows}
+        examples = {str(k): {"x": x[k::6].tolist(), "y": [0, 1] * 5} for k in range(6)}
+        content = {"users": list(examples), "user_data": examples}
         (folder / "d" / part / "all.json").write_text(json.dumps(content))
     return {"dataset": f"leaf:path={folder}/d", "partition": "natural"}
 

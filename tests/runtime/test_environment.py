@@ -1,4 +1,4 @@
-"""What environment.json says of a run's machine."""
+"""The record of a run's machine in environment.json."""
 
 from pfljax.runtime import environment
 

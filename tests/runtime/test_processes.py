@@ -88,7 +88,7 @@ def _pair(cache, path, *options, job=JOB):
 
 
 def _finish(started):
-    """What each of the processes said on stdout and stderr, once it is done."""
+    """Waits for the processes and returns their (stdout, stderr)."""
     try:
         outputs = [process.communicate(timeout=LIMIT) for process in started]
     finally:
@@ -134,7 +134,7 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
 
 
 def test_two_processes_train_several_architectures(cache, tmp_path):
-    """Dealt, and at home; groups of 4 and 2 clients lie on 4 devices."""
+    """Dealt, and pinned; groups of 4 and 2 clients lie on 4 devices."""
     alone = tmp_path / "alone"
     _finish([_start(cache, alone, devices=1, job=SEVERAL)])
     for name, options in {"dealt": [], "home": ["--pin-clients"]}.items():

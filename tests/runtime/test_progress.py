@@ -1,4 +1,4 @@
-"""What is told of a run's pace."""
+"""The progress line of a run, with its pace."""
 
 import pytest
 

@@ -35,7 +35,7 @@ def rows_of_server():
 
 
 def by_hand(kernel, bias, beta):
-    """R of a logistic regression, whose gradient on a class's rows is known."""
+    """R of a logistic regression, whose gradient on a class's examples is known."""
     x, y = rows_of_server()
     exponents = []
     for label in range(CLASSES):

@@ -1,4 +1,4 @@
-"""What holds for every selection, whatever the method, inside compiled rounds."""
+"""Laws of every selection, with any method, inside compiled rounds."""
 
 import functools
 import subprocess
@@ -103,8 +103,8 @@ def check_two_devices(name, **changed):
     wanted, _ = engine.compile_rounds(alone, 4)(first(alone), TRAIN, 4, public=public())
     state = first(shared)
     state = jax.device_put(state, mesh.shardings(shared.mesh, state))
-    rows = mesh.place(shared.mesh, (TRAIN, public()))
-    state, _ = engine.compile_rounds(shared, 4)(state, rows[0], 4, public=rows[1])
+    placed = mesh.place(shared.mesh, (TRAIN, public()))
+    state, _ = engine.compile_rounds(shared, 4)(state, placed[0], 4, public=placed[1])
     np.testing.assert_array_equal(state.participations, wanted.participations)
     np.testing.assert_array_equal(state.cohort, wanted.cohort)
     toy.assert_close(state.server, wanted.server)

@@ -75,7 +75,7 @@ def rows_of(client):
 
 
 def mean_loss(model, x, y):
-    """The cross-entropy of these rows in NumPy, of the task's logits."""
+    """The cross-entropy of these examples in NumPy, of the task's logits."""
     logits = np.asarray(TASK.predict(model, Batch(x, y, np.ones(len(y)))), np.float64)
     logits -= logits.max(1, keepdims=True)
     chosen = logits[np.arange(len(y)), y]
@@ -83,7 +83,7 @@ def mean_loss(model, x, y):
 
 
 def minibatch_of(client, key, batch_size):
-    """The rows that a client draws without replacement, as `minibatch` does."""
+    """The examples that a client draws without replacement, as `minibatch` does."""
     data = ClientData(TRAIN.examples, TRAIN.offset[client], TRAIN.size[client])
     batch = minibatch(data, jnp.int32(0), key, batch_size)
     came = np.asarray(batch.mask) > 0
@@ -101,11 +101,11 @@ def test_candidates_evaluate_the_new_model(loss):
         key = cohort_key(before.key, before.round)
         candidates = np.asarray(draw_weighted(key, log_rows, 6))
         for client in candidates:
-            rows = rows_of(client)
+            examples = rows_of(client)
             if loss == "minibatch":
                 batch_key = jax.random.fold_in(derive(key, "minibatch"), client)
-                rows = minibatch_of(client, batch_key, 4)
-            known[client] = mean_loss(before.server, *rows)
+                examples = minibatch_of(client, batch_key, 4)
+            known[client] = mean_loss(before.server, *examples)
         np.testing.assert_allclose(before.selection, known, rtol=1e-4, atol=1e-6)
         largest = candidates[np.argsort(-known[candidates], kind="stable")[:3]]
         np.testing.assert_array_equal(after.cohort, largest)

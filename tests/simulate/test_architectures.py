@@ -111,12 +111,12 @@ def test_each_client_is_evaluated_with_its_own_model(whole):
     test = federation.test
     for client in range(6):
         task = load_task(folder, client)
-        rows = slice(
+        span = slice(
             int(test.offset[client]), int(test.offset[client] + test.size[client])
         )
-        batch = Batch.full(test.examples.x[rows])
+        batch = Batch.full(test.examples.x[span])
         logits = task.predict(personal_model(folder, client), batch)
-        right = np.mean(np.argmax(logits, 1) == test.examples.y[rows])
+        right = np.mean(np.argmax(logits, 1) == test.examples.y[span])
         assert right == pytest.approx(arrays["personal/test/accuracy"][-1, client])
 
 

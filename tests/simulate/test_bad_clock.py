@@ -1,4 +1,4 @@
-"""What is wrong with devices, deadlines and modes is one line, before any compiling."""
+"""Wrong devices, deadlines and modes are refused in one line, before compilation."""
 
 import numpy as np
 import pytest

@@ -26,12 +26,12 @@ def loaded(folder):
 
 
 def accuracy(params, loaded, client):
-    """Accuracy on a client's test rows of exported parameters."""
+    """Accuracy on a client's test examples of exported parameters."""
     sim, federation, _ = loaded
     test = federation.test
-    rows = slice(test.offset[client], test.offset[client] + test.size[client])
-    logits = sim.task.predict(params, Batch.full(test.examples.x[rows]))
-    return float(np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[rows])))
+    span = slice(test.offset[client], test.offset[client] + test.size[client])
+    logits = sim.task.predict(params, Batch.full(test.examples.x[span]))
+    return float(np.mean(np.argmax(logits, 1) == np.asarray(test.examples.y[span])))
 
 
 def test_each_clients_model_scores_as_reported(folder, loaded, tmp_path):

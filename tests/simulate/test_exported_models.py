@@ -24,17 +24,17 @@ def finished(folder, method, **changes):
 
 
 def accuracies(folder, file, federation):
-    """Of the arrays in a file made by `file`(client), on each client's test rows."""
+    """The accuracy of each client's file, `file`(client), on its test examples."""
     test = federation.test
     found = []
     for client in range(federation.num_clients):
         first = test.offset[client]
-        rows = slice(first, first + test.size[client])
+        span = slice(first, first + test.size[client])
         predict = export.load_task(folder, client).predict
         logits = predict(
-            export.load_params(file(client)), Batch.full(test.examples.x[rows])
+            export.load_params(file(client)), Batch.full(test.examples.x[span])
         )
-        found.append(np.mean(np.argmax(logits, 1) == test.examples.y[rows]))
+        found.append(np.mean(np.argmax(logits, 1) == test.examples.y[span]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is written of a run, and when."""
+"""The order in which a run writes its results."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def ran(job, out):
 
 @pytest.fixture
 def steps(monkeypatch):
-    """What a run does, in order: describes its clients, calls its rounds, saves."""
+    """The steps of a run in order: clients described, rounds called, state saved."""
     done = []
     describe = folder.write_partition
 

@@ -1,4 +1,4 @@
-"""What is refused before it runs leaves no folder; one that was there stays."""
+"""A refused run leaves no folder, and keeps one that existed before."""
 
 import pytest
 

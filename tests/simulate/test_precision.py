@@ -69,8 +69,8 @@ def network():
 
 def mine():
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
-    rows = data.from_arrays(x, np.arange(60) % 3, name="mine")
-    return data.federate(rows, "iid", num_clients=3, seed=0)
+    arrays = data.from_arrays(x, np.arange(60) % 3, name="mine")
+    return data.federate(arrays, "iid", num_clients=3, seed=0)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a run says of itself at its end."""
+"""The status of a finished run: whether it diverged."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a run writes while it goes, and when it refuses to go on."""
+"""The files that a run writes, and when it refuses to resume."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def wanted(records, **fields):
 
 
 def test_the_summary_has_the_flops_of_a_step(summary):
-    """Of 20 rows: forward, and both gradients but for that of the pixels."""
+    """Of 20 examples: forward, and both gradients but for that of the pixels."""
     forward = 64 * 8 + 8 * 10
     products = 2 * 20 * (3 * forward - 64 * 8)
     # The rest is of units and parameters.
@@ -298,10 +298,10 @@ SMALL = tiny.TINY.replace(
 )
 
 
-def mine(seed=0, rows=60):
-    """A federation of 4 clients, rows [3] of 3 classes."""
-    x = np.random.default_rng(seed).normal(size=(rows, 3))
-    arrays = data.from_arrays(x, np.arange(rows) % 3, name="mine")
+def mine(seed=0, count=60):
+    """A federation of 4 clients, examples [3] of 3 classes."""
+    x = np.random.default_rng(seed).normal(size=(count, 3))
+    arrays = data.from_arrays(x, np.arange(count) % 3, name="mine")
     return data.federate(arrays, "iid", num_clients=4, seed=0)
 
 
@@ -379,7 +379,7 @@ def test_calls_are_cut_at_evaluations_and_after_ten_seconds():
 
 @pytest.mark.slow
 def test_channel_and_public_examples_reach_a_run(tmp_path, monkeypatch):
-    """The server has its rows at `aggregate`; a clipped run differs."""
+    """The server has its examples at `aggregate`; a clipped run differs."""
     sizes = []
 
     def counting(task, local):

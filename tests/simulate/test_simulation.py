@@ -166,10 +166,16 @@ def test_temporary_memory_of_a_round_does_not_grow_with_the_clients():
 
 
 def test_natural_clients_with_test_examples_only_are_reported(tmp_path, capsys):
-    """Users a, b, c have test rows, b alone has train rows."""
+    """Users a, b, c have test examples, b alone has train examples."""
     for part, users in (("train", "b"), ("test", "abc")):
-        rows = {user: {"x": [[0.0, 1.0]] * 5, "y": [0, 1, 1, 0, 1]} for user in users}
-        blob = {"users": [*users], "num_samples": [5] * len(users), "user_data": rows}
+        examples = {
+            user: {"x": [[0.0, 1.0]] * 5, "y": [0, 1, 1, 0, 1]} for user in users
+        }
+        blob = {
+            "users": [*users],
+            "num_samples": [5] * len(users),
+            "user_data": examples,
+        }
         (tmp_path / part).mkdir()
         (tmp_path / part / "all.json").write_text(json.dumps(blob))
     job = Experiment(

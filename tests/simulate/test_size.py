@@ -1,4 +1,4 @@
-"""What is far too large is refused with its numbers before it is compiled."""
+"""Runs that need far too much memory are refused before they are compiled."""
 
 import pytest
 

@@ -162,7 +162,7 @@ def test_patience_by_the_loss_ends_where_it_does_not_fall(tmp_path, monkeypatch)
 
 
 def test_a_loss_that_is_no_number_is_the_worst():
-    """Of a client that has rows; one without has no say."""
+    """Of a client that has examples; one without has no say."""
     nan = np.nan
     arrays = {
         "personal/validation/accuracy": np.array([[0.5, nan], [0.5, nan]]),

@@ -1,4 +1,4 @@
-"""Rows of the server in a sweep: those that its runs have."""
+"""Examples of the server in a sweep: those that its runs have."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_a_sweep_trains_on_the_servers_examples_as_its_runs_do(algorithm, tmp_pa
 @pytest.mark.slow
 def test_servers_examples_of_ones_own_federation_are_trained_on():
     feddf = ASKED.replace(algorithm="feddf:server_steps=20,server_lr=0.1")
-    # Without steps, or without rows to take them on, it is FedAvg.
+    # Without steps, or without examples to take them on, it is FedAvg.
     fedavg = ASKED.replace(algorithm="feddf:server_steps=0")
 
     def made(seed):

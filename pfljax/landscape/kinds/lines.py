@@ -90,7 +90,7 @@ def _compute(run: Finished, a: Params, b: Params, t: np.ndarray) -> tuple:
 
 
 def _join_runs(run: Finished, other: Finished, t: np.ndarray) -> tuple:
-    """As `_compute`, between the personal models of both runs."""
+    """Computes lines between the personal models of both runs."""
     _check_same_clients(run, other)
     others = {tuple(part.ids): part for part in other.architectures()}
 

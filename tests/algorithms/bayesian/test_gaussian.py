@@ -158,13 +158,13 @@ def test_an_ensemble_predicts_the_mean_of_probabilities():
 
 
 def test_statistics_are_not_drawn_and_take_the_mean_change():
-    """As the mean of the slopes at three draws, each alone."""
+    """The gradient is the mean of those at three draws, each alone."""
     count = 3
     body = nn.Sequential([nn.Dense(4), nn.BatchNorm(momentum=0.9), nn.relu])
     task = toy.traced_once(models.task(models.Network(body, nn.Dense(3)), (3,)))
     q = gaussian.around(task.init(KEY), 0.5)
-    rows = np.random.default_rng(0).normal(size=(6, 3))
-    batch = Batch.full(jnp.asarray(rows, jnp.float32))
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    batch = Batch.full(jnp.asarray(x, jnp.float32))
 
     @jax.jit
     def slopes(q):

@@ -65,7 +65,7 @@ def test_pfedbayes_against_numpy(exact):
 
 
 def test_equal_distributions_do_not_pull_each_other():
-    """Of rows without a loss: else Adam would make whole steps of rounding."""
+    """Of examples without a loss: else Adam would make whole steps of rounding."""
     local = toy.full_batch()
     still = TASK._replace(loss=lambda params, batch, key: 0 * batch.mask.sum())
     states, _ = toy.play(build(still, local), still, local, toy.noisy_clients(), 1)

@@ -90,7 +90,7 @@ def trained(server, q, **options):
 
 
 def test_a_head_without_variance_descends_to_w():
-    """By tau (mu - w) beside the sum of the losses of 5 rows: Ditto's lam = tau / 5."""
+    """By tau (mu - w) beside the summed losses of 5 examples: Ditto's lam = tau / 5."""
     server = toy.unflat([1.0, -2, 3])
     q = gaussian.around({"body": None, "head": jnp.asarray([0.5])}, 1e-7)
     q, upload, metrics = trained(server, q)

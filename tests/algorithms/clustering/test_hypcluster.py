@@ -15,13 +15,13 @@ CONFORMANCE = [
 
 
 def nearest(models, k):
-    """The model of least loss on client k's rows."""
+    """The model of least loss on client k's examples."""
     return int(np.argmin(((models - toy.B[k]) ** 2).sum(1)))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_hypcluster_against_numpy(momentum):
-    """The mean of a cluster is by rows, and its velocity is its own."""
+    """The mean of a cluster is by examples, and its velocity is its own."""
     name = f"sgd:momentum={momentum}"
     options = {"clusters": 3, "server_lr": 0.5, "server_optimizer": name}
     states, drawn = toy.quadratic_game(hypcluster, cohort=4, **options)
@@ -60,9 +60,9 @@ def test_a_cluster_that_nobody_chose_rests_with_its_optimizer():
         return method.aggregate(server, upload, toy.cohort([1.0]))
 
     second = after(after(server, 0), 1)
-    rows = [jax.tree.map(lambda leaf: leaf[0], s) for s in (after(server, 0), second)]
-    toy.assert_same(*rows)
-    assert not np.allclose(toy.flat(rows[0].w), toy.flat(server.w)[0])
+    firsts = [jax.tree.map(lambda leaf: leaf[0], s) for s in (after(server, 0), second)]
+    toy.assert_same(*firsts)
+    assert not np.allclose(toy.flat(firsts[0].w), toy.flat(server.w)[0])
 
 
 def test_a_client_is_evaluated_with_the_model_of_least_training_loss():

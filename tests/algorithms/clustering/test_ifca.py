@@ -15,7 +15,7 @@ CONFORMANCE = [
 
 
 def nearest(models, k):
-    """The model of least loss on client k's rows."""
+    """The model of least loss on client k's examples."""
     return int(np.argmin(((models - toy.B[k]) ** 2).sum(1)))
 
 

@@ -30,7 +30,7 @@ def statistics_of(params):
 
 
 def whole_batch(momentum, k):
-    """The statistics of client k, whose rows are one batch."""
+    """The statistics of client k, whose examples are one batch."""
     task = task_of(momentum)
     params = task.init(jax.random.key(0))
     local = LOCAL._replace(batch_size=32)
@@ -50,14 +50,14 @@ def test_one_batch_gives_its_mean_and_variance(momentum):
 
 
 def test_batches_count_alike():
-    """The mean of an epoch's batches; of equal batches, that of the rows."""
-    data = toy.one(TRAIN, 1)  # 20 rows: five whole batches
+    """The mean of an epoch's batches; of equal batches, that of the examples."""
+    data = toy.one(TRAIN, 1)  # 20 examples: five whole batches
     task = task_of()
     params = task.init(jax.random.key(0))
     after = statistics_of(measure(task, params, data, toy.turn(), LOCAL))
     x = np.float64(data.examples.x[int(data.offset) : int(data.offset) + 20])
     np.testing.assert_allclose(after["mean"], x.mean(0), atol=1e-5)
-    # Within batches rows vary less than over all.
+    # Within batches examples vary less than over all.
     assert (np.asarray(after["var"]) < x.var(0)).all()
 
 

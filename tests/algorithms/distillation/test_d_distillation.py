@@ -19,7 +19,7 @@ from pfljax.conformance import Case, toy
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Examples, Local
 
-# Of 6 rows of the server 3 probabilities, a flag and a number down, and 3 up. They are
+# For 6 public examples: 3 probabilities, a flag and a number down, and 3 up. They are
 # what a model says, no change of anything: law "2 origin" does not apply. That steps
 # matter is tested below.
 SENT = (4 * 6 * (3 + 1 + 1), 4 * 6 * 3)
@@ -52,7 +52,7 @@ def trained_alone():
 
 @pytest.fixture(scope="module")
 def pulled():
-    """The states of all clients after each of 3 rounds about 4 of the 6 rows."""
+    """The states of all clients after each of 3 rounds about 4 of the 6 examples."""
     return played(built(rho=5.0, subset=4), rounds=3)
 
 
@@ -61,7 +61,7 @@ def decisions(w, x):
 
 
 def slope_of_distance(distance, s, z):
-    """Of each row's distance to z, in its logits."""
+    """Of each example's distance to z, in its logits."""
     if distance == "kl":
         positive = np.clip(z, 1e-6, 1)
         return s - positive / positive.sum(1, keepdims=True)
@@ -70,7 +70,7 @@ def slope_of_distance(distance, s, z):
 
 
 def trained(w, k, x_public, z, heard, distance):
-    """The weights after two steps on all rows of client k and of the round."""
+    """The weights after two steps on all examples of client k and of the round."""
     x, y = perceptron.examples(k)
     for _ in range(2):
         a = perceptron.logits(w, perceptron.features(w, x))
@@ -96,7 +96,7 @@ def neighbours(graph, present):
     ],
 )
 def test_d_distillation_against_numpy(graph, distance):
-    """Two steps on all rows, by 5 of 8 clients a round, about 4 of the 6 rows."""
+    """5 of 8 clients take two steps a round, on all their examples and 4 of the 6."""
     options = {"rho": RHO, "graph": graph, "distance": distance, "subset": 4}
     method = built(perceptron.FULL, **options)
     states = played(method, 5, local=perceptron.FULL, rounds=3)
@@ -104,26 +104,26 @@ def test_d_distillation_against_numpy(graph, distance):
     z, s, heard = np.zeros((8, ROWS, 3)), np.zeros((8, ROWS, 3)), np.zeros((8, ROWS))
     pulls = 0
     for before, state in itertools.pairwise(states):
-        rows = np.asarray(before.server.subset)
-        x_public = np.float64(PUBLIC.examples.x)[rows]
+        subset = np.asarray(before.server.subset)
+        x_public = np.float64(PUBLIC.examples.x)[subset]
         present = [int(k) for k in state.cohort]
         corrected = {}
         for k in present:
-            known = z[k, rows], heard[k, rows]
+            known = z[k, subset], heard[k, subset]
             pulls += known[1].sum()
             clients[k] = trained(clients[k], k, x_public, *known, distance)
             sent = decisions(clients[k], x_public)
-            corrected[k] = z[k, rows] + sent - s[k, rows]
-            s[k, rows] = sent
+            corrected[k] = z[k, subset] + sent - s[k, subset]
+            s[k, subset] = sent
         near = neighbours(graph, present)
         for k in present:
             mixed = corrected[k].copy()
             for j in near[k]:
                 weight = 1 / (1 + max(len(near[k]), len(near[j])))
                 mixed += weight * (corrected[j] - corrected[k])
-            z[k, rows] = mixed
+            z[k, subset] = mixed
             if near[k]:
-                heard[k, rows] = 1
+                heard[k, subset] = 1
         perceptron.assert_clients(state.clients, clients)
         np.testing.assert_allclose(state.server.z, z, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(state.server.s, s, rtol=1e-4, atol=1e-5)
@@ -164,12 +164,12 @@ def test_where_all_hear_all_the_consensus_is_the_mean(pulled):
 
 
 def gossip_of(graph, mask):
-    """(server, uploads, server after) of 4 clients, 3 of the 6 rows."""
+    """(server, uploads, server after) of 4 clients, 3 of the 6 examples."""
     rng = np.random.default_rng(5)
     z, s = rng.random((2, 4, ROWS, 3)).astype(np.float32)
     z += (s - z).mean(0)
-    rows = jnp.array([4, 0, 3])
-    server = Server(jnp.asarray(z), jnp.asarray(s), jnp.zeros((4, ROWS)), rows)
+    subset = jnp.array([4, 0, 3])
+    server = Server(jnp.asarray(z), jnp.asarray(s), jnp.zeros((4, ROWS)), subset)
     uploads = jnp.asarray(rng.random((4, 3, 3)), jnp.float32)
     method = built(graph=graph, subset=3)
     return server, uploads, jax.jit(method.aggregate)(server, uploads, toy.cohort(mask))
@@ -191,8 +191,8 @@ def test_examples_of_a_round_are_drawn_anew(pulled):
     drawn = np.array([state.server.subset for state in pulled])
     assert drawn.shape == (4, 4)
     assert ((drawn >= 0) & (drawn < ROWS)).all()
-    assert all(len(set(rows)) == 4 for rows in drawn.tolist())
-    assert len({tuple(sorted(rows)) for rows in drawn.tolist()}) > 1
+    assert all(len(set(subset)) == 4 for subset in drawn.tolist())
+    assert len({tuple(sorted(subset)) for subset in drawn.tolist()}) > 1
 
 
 def test_a_consensus_off_the_simplex_has_a_divergence():

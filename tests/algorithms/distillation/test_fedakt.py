@@ -24,7 +24,7 @@ CONFORMANCE = [
 LAM, RATE = 0.6, 0.3
 TASK = toy.classifier()
 TRAIN, _ = toy.ragged()
-DATA = toy.one(TRAIN, 1)  # 20 rows: batches of 4 are full
+DATA = toy.one(TRAIN, 1)  # 20 examples: batches of 4 are full
 FULL = toy.full_batch(epochs=1, rate=RATE)
 LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 START = TASK.init(jax.random.key(1))
@@ -44,7 +44,7 @@ def trained(method, steps, adapter=OTHER, data=DATA):
 
 @jax.jit
 def routed(w, adapter, lam, scale=1):
-    """What a step descends, by the paper's table of who is updated by which loss."""
+    """The gradient of a step, by the paper's table of losses and updated parts."""
     size = int(DATA.size)
     batch = take_examples(DATA, jnp.arange(size), jnp.ones(size))
 

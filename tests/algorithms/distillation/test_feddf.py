@@ -33,7 +33,7 @@ def played(method, rounds=1, **options):
 
 
 def of_adam(w, x, target):
-    """[b, W, c, V] after Adam with a cosine rate, on all rows of the server."""
+    """[b, W, c, V] after Adam with a cosine rate, on all examples of the server."""
     first = [np.zeros_like(leaf) for leaf in w]
     second = [np.zeros_like(leaf) for leaf in w]
     for t in range(STEPS):
@@ -57,7 +57,7 @@ def of_adam(w, x, target):
 
 
 def test_feddf_against_numpy():
-    """All rows of the server a step; the mean of logits teaches, not of softmaxes."""
+    """Each step takes all public examples; the teacher is the mean of the logits."""
     method = feddf(TASK, FULL, server_steps=STEPS, server_lr=RATE, server_batch_size=8)
     averaged, distilled = played(fedavg(TASK, FULL))[1], played(method)[1]
     start = perceptron.weights(averaged.server)
@@ -128,7 +128,7 @@ def test_each_architecture_has_the_mean_of_its_own(two):
         for k in range(number, 8, 2):
             data, w = toy.one(TRAIN, k), first.server[number]
             for _ in range(2):
-                # All clients in one shape: rows of others do not count.
+                # All clients in one shape: examples of others do not count.
                 index = jnp.arange(max(toy.SIZES))
                 grads = slope(w, take_examples(data, index, index < data.size))
                 w = jax.tree.map(lambda leaf, g: leaf - perceptron.RATE * g, w, grads)

@@ -33,20 +33,20 @@ def trained_alone():
 
 
 def slope_of_distance(distance, a, target):
-    """Of each row's distance, in its logits."""
+    """Of each example's distance, in its logits."""
     if distance == "mse":
         return 2 * (a - target) / 3
     return perceptron.softmax(a) - perceptron.softmax(target)
 
 
 def trained(w, x, y, target, known, distance):
-    """(the weights after two steps on all rows, logits before each by class)."""
+    """(the weights after two steps on all examples, logits before each by class)."""
     seen = []
     for _ in range(2):
         a = perceptron.logits(w, perceptron.features(w, x))
         seen.append(a)
         gap = slope_of_distance(distance, a, target[y])
-        # A class that nobody else has sent adds 0 to a mean over all rows.
+        # A class that nobody else has sent adds 0 to a mean over all examples.
         pull = LAM * gap * known[y][:, None] / len(y)
         slope = perceptron.cross_entropy_slope(a, y) + pull
         w = perceptron.stepped(w, x, slope)
@@ -66,7 +66,7 @@ def of_others(mean, count, k):
 
 @pytest.mark.parametrize("distance", ["softmax_ce", "mse"])
 def test_feddistill_against_numpy(distance):
-    """Two steps on all rows, by 5 of 8 clients a round; some lack a class."""
+    """Two steps on all examples, by 5 of 8 clients a round; some lack a class."""
     method = feddistill(TASK, perceptron.FULL, lam=LAM, distance=distance)
     states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
     clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
@@ -84,7 +84,7 @@ def test_feddistill_against_numpy(distance):
 
 @pytest.mark.parametrize("distance", DISTANCES)
 def test_the_distances_and_their_slopes(distance):
-    """Three rows, of which the second has a class that nobody sent."""
+    """Three examples, of which the second has a class that nobody sent."""
     rng = np.random.default_rng(4)
     a, mean = rng.normal(size=(2, 3, 3)).astype(np.float32)
     y, mask = np.array([2, 1, 0]), np.ones(3)
@@ -96,13 +96,13 @@ def test_the_distances_and_their_slopes(distance):
 
     value, slope = jax.value_and_grad(pull)(jnp.asarray(a))
     p, q = perceptron.softmax(a), perceptron.softmax(mean[y])
-    rows = {
+    losses = {
         "softmax_ce": -(q * np.log(p)).sum(1),
         "kl": (q * np.log(q / p)).sum(1),
         "mse": ((a - mean[y]) ** 2).mean(1),
     }[distance]
     known = np.array([1, 0, 1])
-    assert float(value) == pytest.approx((known * rows).sum() / 3, rel=1e-5)
+    assert float(value) == pytest.approx((known * losses).sum() / 3, rel=1e-5)
     wanted = slope_of_distance(distance, a, mean[y]) * known[:, None] / 3
     np.testing.assert_allclose(slope, wanted, rtol=1e-4, atol=1e-6)
 
@@ -159,7 +159,7 @@ def test_the_server_keeps_what_was_not_sent():
 
 
 def test_a_row_of_a_class_that_nobody_else_has_weakens_the_pull():
-    """Of two rows, one has a target: its pull is half of that of a batch of one."""
+    """Of two examples, one has a target: its pull is half of that of a batch of one."""
     target = Prototypes(jnp.array([[4.0, 0, 0], [9.0] * 3, [9.0] * 3]), jnp.eye(3)[0])
     w = TASK.init(jax.random.key(3))
     method = feddistill(TASK, perceptron.FULL)

@@ -24,7 +24,7 @@ CONFORMANCE = [
 
 TASK = toy.classifier()
 TRAIN, _ = toy.ragged()
-DATA = toy.one(TRAIN, 1)  # 20 rows
+DATA = toy.one(TRAIN, 1)  # 20 examples
 LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 RATE = 0.3
 FULL = toy.full_batch(epochs=1, rate=RATE)
@@ -102,7 +102,7 @@ def with_one(z):
 
 
 def test_a_step_of_the_head_against_numpy():
-    """Of 20 rows in a batch of 32: of those that pad it, only G makes features."""
+    """Of 20 examples in a batch of 32: of those that pad it, only G makes features."""
     alpha, beta, t = 2.0, 3.0, 7
     message, head = sent(), head_of(HEAD)
     batch = minibatch(DATA, jnp.int32(0), derive(jax.random.key(0), "minibatches"), 32)
@@ -127,7 +127,7 @@ def test_a_step_of_the_head_against_numpy():
 
 
 def test_features_of_the_generator_move_the_head_alone():
-    """And what it says of the rows' labels moves the body as well."""
+    """And what it says of the examples' labels moves the body as well."""
     alone, without, _ = trained(sent(), 0.0, 0.0)
     body, upload, _ = trained(sent(), 5.0, 0.0)
     toy.assert_close(body, alone, 1e-6)

@@ -12,7 +12,7 @@ from pfljax.core.training import fit
 from pfljax.core.types import ClientData, Examples, Local
 
 SENT = 4 * (3 * 4 + 3)  # 4 features of each of 3 classes, and which of them there are
-# What it would send without a step are means of its rows, which `origin` cannot know:
+# Without a step it would send means of its examples, which `origin` cannot know:
 # law "2 origin" does not apply. That steps matter is tested below.
 CONFORMANCE = [Case("fedgh", bytes=(toy.HEAD, SENT), sends_statistics=True)]
 
@@ -25,13 +25,13 @@ HEAD = {"head": {name: jnp.float32(leaf) for name, leaf in THETA.items()}}
 
 
 def head_step(c, v, z, y, rate):
-    """(c, V) after a step of softmax regression on the rows z."""
+    """(c, V) after a step of softmax regression on the examples z."""
     slope = perceptron.cross_entropy_slope(z @ v + c, y)
     return c - rate * slope.sum(0), v - rate * z.T @ slope
 
 
 def test_fedgh_against_numpy():
-    """Two steps on all rows, by 5 of 8 clients a round; the server takes three."""
+    """Two steps on all examples, by 5 of 8 clients a round; the server takes three."""
     method = fedgh(TASK, perceptron.FULL, server_steps=3, server_lr=0.4)
     states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 2, cohort=5)
     bodies = [perceptron.of_client(states[0].clients, k) for k in range(8)]

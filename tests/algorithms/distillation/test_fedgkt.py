@@ -12,7 +12,7 @@ from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 
 MOST = max(toy.SIZES)
-# Of 20 rows 3 logits down, and whether there are; of each 4 features, 3 logits and a
+# For 20 examples 3 logits down, and whether there are any; 4 features, 3 logits and a
 # label up, and the client's turn. They are no change of anything: law "2 origin" does
 # not apply. That steps matter is tested below.
 SENT = (4 * (MOST * 3 + 1), 4 * (MOST * (4 + 3 + 1) + 1))
@@ -45,13 +45,13 @@ def trained():
 
 
 def slope_of_gap(target, a):
-    """Of T^2 KL(target || a), the mean over rows, in the logits a."""
+    """Of T^2 KL(target || a), the mean over examples, in the logits a."""
     return T * (perceptron.softmax(a / T) - perceptron.softmax(target / T)) / len(a)
 
 
 @pytest.mark.parametrize("known", [0.0, 1.0])
 def test_a_client_against_numpy(known):
-    """Two steps on all rows towards the answers, and what it sends after them."""
+    """Two steps on all examples towards the answers, and what it sends after them."""
     x, y = perceptron.examples(1)
     s = np.random.default_rng(1).normal(size=(MOST, 3)).astype(np.float32)
     params = TASK.init(jax.random.key(3))
@@ -82,7 +82,7 @@ def test_a_client_against_numpy(known):
 
 
 def server_batches(sent, order):
-    """(client, rows of a batch) as the server meets them, in batches of 4."""
+    """(client, examples of a batch) as the server meets them, in batches of 4."""
     for m in order:
         size = int((sent.labels[m] >= 0).sum())
         for start in range(0, size, 4):
@@ -113,10 +113,10 @@ def test_the_server_against_numpy():
     velocity = [np.zeros_like(leaf) for leaf in g]
     for _ in range(4):
         answers = np.zeros((6, 8, 3))
-        for m, rows in server_batches(sent, [1, 0, 3]):
-            h, z, y = features[m, rows], logits[m, rows], labels[m, rows]
+        for m, batch in server_batches(sent, [1, 0, 3]):
+            h, z, y = features[m, batch], logits[m, batch], labels[m, batch]
             a = perceptron.logits(g, perceptron.features(g, h))
-            answers[cohort.ids[m], rows] = a
+            answers[cohort.ids[m], batch] = a
             slope = slope_of_gap(z, a) + ALPHA * perceptron.cross_entropy_slope(a, y)
             moved = perceptron.stepped(g, h, slope, rate=1.0)
             slopes = [old - new for old, new in zip(g, moved, strict=True)]

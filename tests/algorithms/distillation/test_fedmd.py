@@ -14,7 +14,7 @@ from pfljax.core.communication import trace_exchanges
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 
-# Of 6 rows of the server their numbers down, and 3 logits up; then numbers and 3 means
+# For 6 public examples their numbers down and 3 logits up; then numbers and 3 means
 # down. Logits are no change of anything: law "2 origin" does not apply. That steps
 # matter is tested below.
 SENT = (4 * 6 * (1 + 1 + 3), 4 * 6 * 3)
@@ -43,7 +43,7 @@ def logits(w, x):
 
 
 def descended(w, x, y, steps):
-    """The weights after steps on the cross-entropy of all these rows."""
+    """The weights after steps on the cross-entropy of all these examples."""
     for _ in range(steps):
         slope = perceptron.cross_entropy_slope(logits(w, x), y)
         w = perceptron.stepped(w, x, slope)
@@ -51,7 +51,7 @@ def descended(w, x, y, steps):
 
 
 def digested(w, x, consensus, steps):
-    """The weights after steps on the mean absolute distance of all these rows."""
+    """The weights after steps on the mean absolute distance of all these examples."""
     for _ in range(steps):
         slope = np.sign(logits(w, x) - consensus) / consensus.size
         w = perceptron.stepped(w, x, slope)
@@ -59,7 +59,7 @@ def digested(w, x, consensus, steps):
 
 
 def subset(order, y, count):
-    """The numbers of `count` rows, by what each is of its class."""
+    """The numbers of `count` examples, by what each is of its class."""
     met = dict.fromkeys(range(3), 0)
     shares = []
     for row in order:
@@ -70,7 +70,7 @@ def subset(order, y, count):
 
 
 def test_fedmd_against_numpy():
-    """By 5 of 8 clients a round, about 4 of the 6 rows; all rows in every step."""
+    """5 of 8 clients a round take 4 of the 6 examples, all of them in every step."""
     method = built(
         perceptron.FULL,
         subset=4,

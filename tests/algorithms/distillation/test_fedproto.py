@@ -14,7 +14,7 @@ from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 
 SENT = 4 * (3 * 4 + 3)  # a vector of 4 features and a count for each of 3 classes
-# What it would send without a step are means of its rows, which `origin` cannot know:
+# Without a step it would send means of its examples, which `origin` cannot know:
 # law "2 origin" does not apply. That steps matter is tested below.
 CONFORMANCE = [
     Case("fedproto", bytes=(SENT, SENT), sends_statistics=True),
@@ -38,7 +38,7 @@ def trained_alone():
 
 
 def trained(w, x, y, known, count):
-    """[b, W, c, V] after two steps on all rows, and the prototypes after them."""
+    """[b, W, c, V] after two steps on all examples, and the prototypes after them."""
     for _ in range(2):
         z = perceptron.features(w, x)
         slope = perceptron.cross_entropy_slope(perceptron.logits(w, z), y)
@@ -53,20 +53,20 @@ def trained(w, x, y, known, count):
 
 
 def test_fedproto_against_numpy():
-    """Two steps on all rows, by 5 of 8 clients a round; some lack a class."""
+    """Two steps on all examples, by 5 of 8 clients a round; some lack a class."""
     method = fedproto(TASK, perceptron.FULL, lam=LAM)
     states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
     clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
     known, count = np.zeros((3, 4)), np.zeros(3)
     for state in states[1:]:
-        total, rows = np.zeros((3, 4)), np.zeros(3)
+        total, numbers = np.zeros((3, 4)), np.zeros(3)
         for k in np.asarray(state.cohort):
             x, y = perceptron.examples(k)
             clients[k], mean, own = trained(clients[k], x, y, known, count)
             total += own[:, None] * mean
-            rows += own
-        assert rows.all()
-        known, count = total / rows[:, None], rows
+            numbers += own
+        assert numbers.all()
+        known, count = total / numbers[:, None], numbers
         perceptron.assert_clients(state.clients, clients)
         np.testing.assert_allclose(state.server.mean, known, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(state.server.count, count)

@@ -18,7 +18,7 @@ from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 
 # Down 4 features of each of 3 classes; up as many, and which classes there are. What it
-# would send without a step are means of its rows, which `origin` cannot know: law
+# would send without a step are means of its examples, which `origin` cannot know: law
 # "2 origin" does not apply. That steps matter is tested below.
 BYTES = 4 * (3 * 4), 4 * (3 * 4 + 3)
 CONFORMANCE = [Case("fedtgp", bytes=BYTES, sends_statistics=True)]
@@ -72,7 +72,7 @@ def server_step(server, means, labels, m):
 
 
 def trained(w, x, y, q):
-    """[b, W, c, V] after two steps on all rows, and the means of features by class."""
+    """[b, W, c, V] after two full-batch steps, and the means of features by class."""
     for _ in range(2):
         z = perceptron.features(w, x)
         slope = perceptron.cross_entropy_slope(perceptron.logits(w, z), y)
@@ -87,7 +87,7 @@ def trained(w, x, y, q):
 
 
 def test_fedtgp_against_numpy():
-    """Two steps on all rows, by 5 of 8 clients a round; the server takes three."""
+    """Two steps on all examples, by 5 of 8 clients a round; the server takes three."""
     options = {"lam": LAM, "tau": TAU, "server_steps": 3, "server_lr": SERVER_RATE}
     method = fedtgp(TASK, perceptron.FULL, **options)
     states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 2, cohort=5)

@@ -49,14 +49,14 @@ def softmax(logits):
 
 def examples_of(data):
     """(x [n, 3], one-hot y [n, 3]) of one client."""
-    rows = np.arange(int(data.offset), int(data.offset + data.size))
-    return np.asarray(data.examples.x)[rows], np.eye(3)[
-        np.asarray(data.examples.y)[rows]
+    index = np.arange(int(data.offset), int(data.offset + data.size))
+    return np.asarray(data.examples.x)[index], np.eye(3)[
+        np.asarray(data.examples.y)[index]
     ]
 
 
 def mutual_steps(w, v, x, y, steps, rate):
-    """FML's steps on all rows, by the slopes in the logits; v sees x / 2."""
+    """FML's steps on all examples, by the slopes in the logits; v sees x / 2."""
     one = np.ones((len(x), 1))
     x_w, x_v = np.c_[x, one], np.c_[x / 2, one]
     for _ in range(steps):
@@ -147,16 +147,16 @@ def test_a_meme_of_the_task_is_drawn_anew():
     assert not np.allclose(meme["head"]["kernel"], params["head"]["kernel"])
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_the_divergence_is_a_mean_of_sums_over_classes(rows):
-    """And its targets are constants; rows of mask 0 do not count."""
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_divergence_is_a_mean_of_sums_over_classes(count):
+    """And its targets are constants; examples of mask 0 do not count."""
     rng = np.random.default_rng(0)
     target, logits = jnp.asarray(rng.normal(size=(2, 4, 3)), jnp.float32)
-    batch = Batch.full(np.zeros((4, 1)))._replace(mask=jnp.arange(4) < rows)
+    batch = Batch.full(np.zeros((4, 1)))._replace(mask=jnp.arange(4) < count)
     p, q = softmax(np.asarray(target)), softmax(np.asarray(logits))
-    wanted = (p * np.log(p / q)).sum(1)[:rows].mean()
+    wanted = (p * np.log(p / q)).sum(1)[:count].mean()
     assert float(divergence(target, logits, batch)) == pytest.approx(wanted, rel=1e-5)
     slope, of_target = jax.grad(divergence, (1, 0))(target, logits, batch)
-    share = (np.arange(4) < rows)[:, None] / rows
+    share = (np.arange(4) < count)[:, None] / count
     np.testing.assert_allclose(slope, share * (q - p), atol=1e-6)
     assert not of_target.any()

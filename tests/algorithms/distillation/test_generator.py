@@ -10,7 +10,8 @@ KEY = jax.random.key(4)
 CLASSES, HIDDEN, WIDTH = 3, 5, 2
 FIRST = generator.init(KEY, CLASSES, HIDDEN, WIDTH)
 HEADS = jnp.asarray(np.random.default_rng(0).normal(size=(2, WIDTH, CLASSES)))
-COUNTS = jnp.asarray([[4.0, 1, 0], [12, 1, 1]])  # only label 0 has two rows somewhere
+# Only label 0 has two examples somewhere.
+COUNTS = jnp.asarray([[4.0, 1, 0], [12, 1, 1]])
 
 
 def heads(z):
@@ -59,7 +60,7 @@ def test_likeness_against_numpy():
 
 
 def objective(g, key):
-    """What a step goes down: of COUNTS it draws label 0, which has 4 and 12 rows."""
+    """The loss of a step, which draws label 0 from COUNTS: it has 4 and 12 examples."""
     _, noise_key = jax.random.split(key)
     drawn = generator.draw(g, jnp.zeros(generator.ROWS, jnp.int32), noise_key)
     log = jax.nn.log_softmax(heads(drawn.z))

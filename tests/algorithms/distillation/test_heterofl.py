@@ -22,7 +22,7 @@ from pfljax.engine.setting import Groups
 from pfljax.models.heterofl_cnn import network
 from pfljax.simulate.architectures import link_tasks, task_of_server
 
-# Beside the model, whether there are rows of each of three classes.
+# Beside the model, whether there are examples of each of three classes.
 SENT = (toy.WHOLE, toy.WHOLE + 4 * 3)
 CONFORMANCE = [
     Case("heterofl", bytes=SENT),
@@ -134,7 +134,7 @@ def test_of_one_client_the_slice_is_taken_and_the_rest_untouched(number):
 
 
 def without_class_one():
-    """The toy's rows, where client 1 has no row of class 1."""
+    """The toy's examples, where client 1 has no example of class 1."""
     y = jnp.where(TRAIN.examples.y == 1, 2, TRAIN.examples.y)
     return ClientData(TRAIN.examples._replace(y=y), TRAIN.offset, TRAIN.size)
 
@@ -154,7 +154,7 @@ def test_parameters_of_a_class_that_nobody_has_are_unchanged(monkeypatch):
 
 
 def test_gradients_are_cut_over_the_slice_alone():
-    """One step of all rows, whose gradient is far longer than the norm."""
+    """One step of all examples, whose gradient is far longer than the norm."""
     task, server = levels()[2], levels()[1].init(jax.random.key(3))
     local = toy.full_batch(1, rate=0.5)
     _, upload, _ = alone(task, 1, server, local, steps=1, clip=0.01)
@@ -296,7 +296,7 @@ def test_a_client_is_evaluated_with_its_slice_and_its_classes(monkeypatch):
 @cache
 def round_of_cnns():
     """(the methods, the server after a round): client 0 is wide, client 1 narrow."""
-    # All rows of a client are one batch.
+    # All examples of a client are one batch.
     local = LOCAL._replace(batch_size=16)
     methods = tuple(heterofl(task, local) for task in cnns())
     groups = Groups(methods, cnns(), (0, 1))

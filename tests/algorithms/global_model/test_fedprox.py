@@ -46,7 +46,7 @@ def test_gamma_of_an_exact_solution_is_zero():
 
 
 SELECTIONS = {
-    # Uniform, with the mean by rows; by size with replacement, with the plain mean.
+    # Uniform, with the mean by examples; by size with replacement, with the plain mean.
     "uniform": (selection.uniform(3, 4), lambda ids: toy.COUNTS[ids]),
     "by_size": (selection.by_size(3, toy.COUNTS), np.ones_like),
 }

@@ -39,7 +39,7 @@ def test_scaffold_against_numpy(option):
 
 
 def turn_of(option, steps, batch_size=4):
-    """(client state, upload) of client 1, 20 noisy rows, and what it started from."""
+    """(client state, upload) of client 1, 20 noisy examples, and its start."""
     local = Local(0.1, batch_size)
     method = scaffold(toy.quadratic(), local, option=option)
     server = Server(toy.unflat([1.0, 2, 3]), toy.unflat([0.3, 0, -0.2]))

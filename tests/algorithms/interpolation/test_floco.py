@@ -90,8 +90,8 @@ def test_floco_against_numpy(lam):
             uploads.append(trained(k, w, alphas))
             own[k] = trained(k, own.get(k, w), alphas, LAM, w)
             changes[k] = uploads[-1][1] - w[1]
-        rows = toy.COUNTS[ids]
-        w = tuple(np.average(leaf, 0, rows) for leaf in zip(*uploads, strict=True))
+        counts = toy.COUNTS[ids]
+        w = tuple(np.average(leaf, 0, counts) for leaf in zip(*uploads, strict=True))
         for found, wanted in zip(parts(after.server.w), w, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
         if lam is not None:

@@ -15,7 +15,7 @@ KNOWN = np.array([1, 1, 0, 1, 1, 1, 1], bool)
 
 
 def stored(changes=CHANGES, known=KNOWN):
-    """As a server has them: zeros of who has sent nothing, in leaves of two shapes."""
+    """The stored models, zeros for clients that sent nothing, in two leaves."""
     changes = np.where(known[:, None], changes, 0).astype(np.float32)
     leaves = {"a": changes[:, :6].reshape(C, 3, 2), "b": changes[:, 6:]}
     return Models(jax.tree.map(jnp.asarray, leaves), jnp.asarray(known, jnp.float32))

@@ -55,7 +55,7 @@ def test_fedmeta_against_numpy(learn_alpha, first_order):
 
 @pytest.mark.parametrize("first_order", [False, True])
 def test_the_meta_gradient_is_that_of_autodiff(first_order):
-    """Through two inner steps of a perceptron; client 1 has 20 rows, 4 of support."""
+    """Through two inner steps of a perceptron; 4 of 20 examples are for support."""
     task, local = toy.classifier(), toy.full_batch()._replace(batch_size=3)
     options = {"inner_lr": 0.5, "inner_steps": 2, "first_order": first_order}
     method = fedmeta(task, local, learn_alpha=True, **options)
@@ -81,8 +81,8 @@ def test_the_meta_gradient_is_that_of_autodiff(first_order):
 
 
 def batch(data, first, end):
-    rows = slice(int(data.offset) + first, int(data.offset) + end)
-    return Batch.full(*(leaf[rows] for leaf in data.examples))
+    span = slice(int(data.offset) + first, int(data.offset) + end)
+    return Batch.full(*(leaf[span] for leaf in data.examples))
 
 
 def test_a_client_is_evaluated_after_adaptation_on_its_support():
@@ -92,7 +92,7 @@ def test_a_client_is_evaluated_after_adaptation_on_its_support():
     data, theta = toy.one(toy.noisy_clients(), 1), np.float32([1, 2, 3])
     server = method.init(toy.unflat(theta), 8, jax.random.key(0))
     evaluated = toy.flat(method.personal(toy.turn(), server, (), data))
-    mean = np.asarray(batch(data, 0, 8).x[:, 1:]).mean(0)  # of 20 rows
+    mean = np.asarray(batch(data, 0, 8).x[:, 1:]).mean(0)  # of 20 examples
     expected = toy.descend(theta, lambda x: x - mean, 2, INNER)
     np.testing.assert_allclose(evaluated, expected, rtol=1e-5, atol=1e-6)
 

@@ -26,7 +26,7 @@ def loss(k, w):
 
 
 def begun(k, w, client, layers, threshold):
-    """(v, W, passes) of quadratic client k, whose pass is one batch of all its rows."""
+    """(v, W, passes) of quadratic client k, whose pass is one full batch."""
     own, weights, stage = client
     top, weights = TOP[layers], weights.copy()
 
@@ -130,7 +130,7 @@ def test_how_many_passes_there_are(threshold, stage, passes):
 
 
 def test_a_pass_is_over_a_random_share_of_the_examples_in_whole_batches():
-    """.4 of 12 rows in batches of 5 are one batch, and .5 of them two."""
+    """0.4 of 12 examples are one batch of 5, and 0.5 of them are two."""
     train = toy.noisy_clients()
     data = toy.one(train, 3)
     w, own = np.array([1.0, -2, 3]), np.array([-3.0, 3, -4])
@@ -144,9 +144,9 @@ def test_a_pass_is_over_a_random_share_of_the_examples_in_whole_batches():
     of_shares = [toy.flat(begun(share, KEY)) for share in (0.0, 0.4, 0.5, 0.8)]
     np.testing.assert_array_equal(of_shares[0], of_shares[1])
     np.testing.assert_array_equal(of_shares[2], of_shares[3])
-    rows = np.asarray(train.examples.x)[int(data.offset) :][:12, 1:]
+    x = np.asarray(train.examples.x)[int(data.offset) :][:12, 1:]
     subsets = list(itertools.combinations(range(12), 5))
-    means = np.array([rows[list(subset)].mean(0) for subset in subsets])
+    means = np.array([x[list(subset)].mean(0) for subset in subsets])
     gap = w - own
     v = own + gap / 2
     weights = np.clip(0.5 - 0.1 * (v - means) * gap, 0, 1)

@@ -51,7 +51,7 @@ def trained(method, models, pi, k=1):
 
 
 def test_a_weight_of_one_stays_and_trains_its_model_alone():
-    """A client of a known cluster: the other model's rows count nothing."""
+    """A client of a known cluster: the other model's examples count nothing."""
     method = fedem(linear(), toy.full_batch(rate=RATE), components=2)
     models = np.random.default_rng(0).normal(size=(2, 3, 3))
     pi, upload, _ = trained(method, models, [0.0, 1.0])

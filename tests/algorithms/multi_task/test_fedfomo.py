@@ -91,7 +91,7 @@ def test_the_best_that_have_sent_are_sent():
 
 
 def first_of(gains, explore, count=300):
-    """Who is the first candidate of client 2, in so many rounds."""
+    """How often each client is client 2's first candidate, in `count` rounds."""
     server = server_of(gains, HEARD)
     keys = jax.random.split(KEY, count)
 
@@ -114,11 +114,11 @@ def test_exploring_takes_any():
 
 def test_a_client_trains_on_its_own_part_and_evaluates_on_the_other():
     """No step uses the second part, and no evaluation the first."""
-    rows = np.zeros((10, 4), np.float32)
-    rows[:, 0] = 1
-    rows[:8, 1:] = [1, 2, 3]
-    rows[8:, 1:] = [-4, 0, 5]
-    pool = Examples(jnp.asarray(rows), jnp.zeros(10, jnp.int32))
+    examples = np.zeros((10, 4), np.float32)
+    examples[:, 0] = 1
+    examples[:8, 1:] = [1, 2, 3]
+    examples[8:, 1:] = [-4, 0, 5]
+    pool = Examples(jnp.asarray(examples), jnp.zeros(10, jnp.int32))
     data = ClientData(pool, jnp.int32(0), jnp.int32(10))
     # Nine steps of a budget of three epochs in batches of four: two epochs too many.
     local = Local(0.1, batch_size=4, epochs=3)
@@ -128,12 +128,12 @@ def test_a_client_trains_on_its_own_part_and_evaluates_on_the_other():
     message = Message(toy.unflat(near), jnp.array([1, 3]))
     _, upload, _ = method.train(toy.turn(KEY, steps=9), message, w, data)
     square = (np.float64(near) ** 2).sum(1)
-    before = (rows[9, 1:] ** 2).sum() / 2
-    after = ((near - rows[9, 1:]) ** 2).sum(1) / 2
+    before = (examples[9, 1:] ** 2).sum() / 2
+    after = ((near - examples[9, 1:]) ** 2).sum(1) / 2
     gains = (before - after) / (np.sqrt(square) + 1e-5)
     np.testing.assert_allclose(upload.gains, gains, rtol=1e-4)
     begin = near.T @ np.maximum(gains, 0) / np.maximum(gains, 0).sum()
-    wanted = rows[0, 1:] + 0.9**6 * (begin - rows[0, 1:])
+    wanted = examples[0, 1:] + 0.9**6 * (begin - examples[0, 1:])
     np.testing.assert_allclose(toy.flat(upload.w), wanted, rtol=1e-4)
 
 

@@ -11,14 +11,14 @@ from pfljax.core import statistics
 
 TASK = toy.quadratic()
 W = np.array([0.5, -1.0, 2.0])
-K, BATCH = 3, 5  # 12 rows: two full batches and one of two
+K, BATCH = 3, 5  # 12 examples: two full batches and one of two
 
 
 @pytest.mark.parametrize("kind", fisher.KINDS)
 def test_the_diagonal_against_numpy(kind):
     data = toy.one(toy.noisy_clients(), K)
-    rows = slice(int(data.offset), int(data.offset) + int(data.size))
-    gradients = W - np.asarray(data.examples.x)[rows, 1:]
+    span = slice(int(data.offset), int(data.offset) + int(data.size))
+    gradients = W - np.asarray(data.examples.x)[span, 1:]
     wanted = np.zeros(3)
     for first in range(0, len(gradients), BATCH):
         batch = gradients[first : first + BATCH]

@@ -24,7 +24,7 @@ CONFORMANCE = [
 TRAIN, _ = toy.ragged()
 CLIENTS, MOST, PERIOD = len(toy.SIZES), max(toy.SIZES), 2
 LOCAL = Local(0.0, batch_size=4, epochs=1)
-EPOCH = -(-np.array(toy.SIZES) // 4)  # steps that visit each row once
+EPOCH = -(-np.array(toy.SIZES) // 4)  # steps that visit each example once
 NEVER = 10**6  # rounds of which no period ends
 KEY = jax.random.key(3)
 
@@ -109,7 +109,7 @@ def batches(round_, t, span):
 
 
 def visits(round_, t, steps):
-    """The rows that client t visits, in their order, step by step."""
+    """The examples that client t visits, in their order, step by step."""
     span = TRAIN.offset[t], TRAIN.size[t]
     batch = batches(jnp.int32(round_), jnp.int32(t), span)
     numbers = zip(np.asarray(batch.y), np.asarray(batch.mask), strict=True)
@@ -250,7 +250,7 @@ def test_the_gap_closes_at_the_best_models():
 
 
 def test_nobody_related_are_machines_of_their_own():
-    """Sigma = I / C: each the best of  mean hinge + lam C / 2 |w_t|^2  on its rows."""
+    """With Sigma = I / C each minimises its own  mean hinge + lam C / 2 |w_t|^2."""
     lam = 0.02
     server, _, _ = played(150, lam)[-1]
     w = flat(server.models.params)
@@ -280,7 +280,7 @@ def test_a_large_penalty_leaves_the_mean_of_the_examples():
 
 
 def test_a_small_penalty_has_no_loss_where_examples_can_be_separated():
-    """Clients of at most four rows: any labels of these are."""
+    """Clients of at most four examples: any labels of these are."""
     server, _, _ = played(150, 1e-4)[-1]
     for t in (0, 7):
         x, y = examples(t)

@@ -19,22 +19,22 @@ OVER_CLASSES = [dirichlet_over_classes_at_once, dirichlet_over_classes_by_client
 
 
 def histogram(labels, dealt):
-    """i64[C, K], how many rows of each class every client has."""
+    """i64[C, K], how many examples of each class every client has."""
     num_classes = int(labels.max()) + 1
-    rows_of_client = np.split(dealt.order, dealt.offset[1:])
+    examples_of_client = np.split(dealt.order, dealt.offset[1:])
     counts = [
-        np.bincount(labels[rows], minlength=num_classes) for rows in rows_of_client
+        np.bincount(labels[own], minlength=num_classes) for own in examples_of_client
     ]
     return np.stack(counts)
 
 
 def largest_class(labels, dealt):
-    """The mean over clients of the share of a client's rows in its largest class."""
+    """The share of a client's largest class, averaged over clients."""
     return np.mean(np.max(histogram(labels, dealt), axis=1) / dealt.size)
 
 
 def row_by_row(labels, num_clients, alpha, rng):
-    """Hsu et al.'s procedure as it is told, a row at a time: counts i64[C, K]."""
+    """Hsu et al.'s procedure, one example at a time: counts i64[C, K]."""
     left = np.bincount(labels)
     counts = np.zeros((num_clients, len(left)), int)
     mixtures = rng.dirichlet(alpha * left / len(labels), size=num_clients)
@@ -48,7 +48,7 @@ def row_by_row(labels, num_clients, alpha, rng):
 
 
 def test_by_client_has_the_law_of_examples_taken_one_by_one():
-    """Three clients compete for seven rows of three classes: most draws run out."""
+    """Three clients compete for seven examples of three classes: most draws run out."""
     labels = np.array([0, 0, 0, 1, 1, 2])
     draws = 2000
     rng = np.random.default_rng(0)

@@ -28,10 +28,10 @@ BALANCED = np.repeat(np.arange(10), 600)
 
 
 def histogram(labels, dealt, num_classes):
-    """i64[C, K], how many rows of each class every client has."""
-    rows_of_client = np.split(dealt.order, dealt.offset[1:])
+    """i64[C, K], how many examples of each class every client has."""
+    examples_of_client = np.split(dealt.order, dealt.offset[1:])
     counts = [
-        np.bincount(labels[rows], minlength=num_classes) for rows in rows_of_client
+        np.bincount(labels[own], minlength=num_classes) for own in examples_of_client
     ]
     return np.stack(counts)
 
@@ -40,8 +40,8 @@ def histogram(labels, dealt, num_classes):
 def problems(draw):
     clients = draw(st.integers(1, 12))
     classes = draw(st.integers(2, 6))
-    rows = draw(st.integers(2 * clients, 200))
-    labels = np.random.default_rng(draw(st.integers(0, 99))).integers(0, classes, rows)
+    count = draw(st.integers(2 * clients, 200))
+    labels = np.random.default_rng(draw(st.integers(0, 99))).integers(0, classes, count)
     labels[0] = classes - 1
     return labels, clients, draw(st.integers(0, 1000))
 
@@ -203,7 +203,7 @@ def test_labels_must_be_integers():
 
 
 def test_classes_lognormal_is_fedproxs_mnist():
-    """1,000 devices of two digits; published: 69,035 of 70,000 rows, 69 each."""
+    """1,000 devices of two digits; published: 69,035 of 70,000 examples, 69 each."""
     labels = np.repeat(np.arange(10), 7000)
     found = PARTITIONS["classes_lognormal"](labels, 1000, 0)
     counts = histogram(labels, found, 10)
@@ -211,7 +211,7 @@ def test_classes_lognormal_is_fedproxs_mnist():
     assert (counts[clients, clients % 10] >= 5).all()
     assert (counts[clients, (clients + 1) % 10] >= 5).all()
     assert ((counts > 0).sum(1) == 2).all()
-    # Each of 2,000 shares is rounded down, by about half a row.
+    # Each of 2,000 shares is rounded down, by about half an example.
     assert found.size.sum() == pytest.approx(69_035, abs=80)
     # The published spread of 106 is of no such draw: 2,000 of them had 117 to 250.
     assert 110 < found.size.std() < 250

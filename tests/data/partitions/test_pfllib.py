@@ -13,22 +13,22 @@ CIFAR10 = np.tile(np.arange(10), 6000)
 
 
 def examples_of(dealt):
-    """The rows of every client."""
+    """The examples of every client."""
     return np.split(dealt.order, dealt.offset[1:])
 
 
 def class_sets(labels, dealt):
     """The classes of every client, as tuples."""
-    return [tuple(np.unique(labels[rows]).tolist()) for rows in examples_of(dealt)]
+    return [tuple(np.unique(labels[own]).tolist()) for own in examples_of(dealt)]
 
 
 def pathological_by_lists(labels, clients, per_client):
-    """The rule with lists, as it is told: rows of every client, stream 1."""
+    """PFLlib's rule with lists: the examples of every client, from stream 1."""
     rng = np.random.RandomState(1)
     num_classes = labels.max() + 1
     least = int(min(40, len(labels) / clients / 2))
     wanted = [per_client] * clients
-    rows = [[] for _ in range(clients)]
+    examples = [[] for _ in range(clients)]
     for label in range(num_classes):
         chosen = [k for k in range(clients) if wanted[k] > 0]
         chosen = chosen[: math.ceil(clients / num_classes * per_client)]
@@ -37,45 +37,45 @@ def pathological_by_lists(labels, clients, per_client):
         low = max(share / 10, least / num_classes)
         sizes = rng.randint(int(low), int(share), len(chosen) - 1).tolist()
         for k, size in zip(chosen, [*sizes, len(left) - sum(sizes)], strict=True):
-            rows[k] += left[:size]
+            examples[k] += left[:size]
             left = left[size:]
             wanted[k] -= 1
-    return rows
+    return examples
 
 
 def dirichlet_by_lists(labels, clients, alpha):
-    """The rule with lists, as it is told: rows of every client, stream 1."""
+    """PFLlib's rule with lists: the examples of every client, from stream 1."""
     rng = np.random.RandomState(1)
     least = int(min(40, len(labels) / clients / 2))
-    rows = [[]]
-    while min(map(len, rows)) < least:
-        rows = [[] for _ in range(clients)]
+    examples = [[]]
+    while min(map(len, examples)) < least:
+        examples = [[] for _ in range(clients)]
         for label in range(labels.max() + 1):
             of_class = np.flatnonzero(labels == label)
             rng.shuffle(of_class)
             share = rng.dirichlet(np.repeat(alpha, clients))
             full = len(labels) / clients
-            share = share * [len(own) < full for own in rows]
+            share = share * [len(own) < full for own in examples]
             cuts = (np.cumsum(share / share.sum()) * len(of_class)).astype(int)[:-1]
-            for own, part in zip(rows, np.split(of_class, cuts), strict=True):
+            for own, part in zip(examples, np.split(of_class, cuts), strict=True):
                 own += part.tolist()
-    return rows
+    return examples
 
 
 @pytest.mark.parametrize(("clients", "per_client"), [(20, 2), (10, 3), (50, 2)])
 def test_pathological_is_the_rule_number_by_number(clients, per_client):
     dealt = pfllib_pathological(CIFAR10, clients, 7, per_client=per_client)
     expected = pathological_by_lists(CIFAR10, clients, per_client)
-    for rows, wanted in zip(examples_of(dealt), expected, strict=True):
-        assert rows.tolist() == sorted(wanted)
+    for examples, wanted in zip(examples_of(dealt), expected, strict=True):
+        assert examples.tolist() == sorted(wanted)
 
 
 @pytest.mark.parametrize(("clients", "alpha"), [(20, 0.1), (20, 0.5), (100, 0.1)])
 def test_dirichlet_is_the_rule_number_by_number(clients, alpha):
     dealt = pfllib_dirichlet(CIFAR10, clients, 7, alpha=alpha)
     expected = dirichlet_by_lists(CIFAR10, clients, alpha)
-    for rows, wanted in zip(examples_of(dealt), expected, strict=True):
-        assert rows.tolist() == sorted(wanted)
+    for examples, wanted in zip(examples_of(dealt), expected, strict=True):
+        assert examples.tolist() == sorted(wanted)
 
 
 def test_clients_of_cifar10_come_in_blocks_of_four_with_equal_classes():
@@ -84,7 +84,7 @@ def test_clients_of_cifar10_come_in_blocks_of_four_with_equal_classes():
     assert class_sets(CIFAR10, dealt) == expected
     assert dealt.size.min() >= 40
     assert dealt.size.sum() == 60_000
-    # 3,000 rows are an equal share: unbalanced sizes are far from it.
+    # 3,000 examples are an equal share: unbalanced sizes are far from it.
     assert dealt.size.min() < 1500 < 6000 < dealt.size.max()
 
 

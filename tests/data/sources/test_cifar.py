@@ -29,13 +29,13 @@ def packed(raw, images, fine, coarse, name="cifar100_20k5k_webp.npz"):
     """A packed file in small: the last image is test, the others train."""
     (raw / "packed").mkdir(parents=True)
     held = {}
-    for split, rows in (("train", slice(0, -1)), ("test", slice(-1, None))):
+    for split, span in (("train", slice(0, -1)), ("test", slice(-1, None))):
         file = io.BytesIO()
-        strip = images[rows].reshape(-1, 32, 3)
+        strip = images[span].reshape(-1, 32, 3)
         Image.fromarray(strip).save(file, "WEBP", lossless=True, exact=True)
         held[f"{split}_webp"] = np.frombuffer(file.getvalue(), np.uint8)
         held[f"{split}_offsets"] = [0, len(file.getvalue())]
-        held[f"y_{split}"], held[f"coarse_{split}"] = fine[rows], coarse[rows]
+        held[f"y_{split}"], held[f"coarse_{split}"] = fine[span], coarse[span]
     np.savez(raw / "packed" / name, **held)
 
 

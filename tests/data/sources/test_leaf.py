@@ -60,7 +60,7 @@ def test_users_become_clients(tmp_path):
 
 
 def test_users_are_tested_on_the_examples_of_their_test_files(tmp_path):
-    numbers = {"a": (4, 2), "b": (3, 0), "c": (5, 3)}  # rows to learn from, to test
+    numbers = {"a": (4, 2), "b": (3, 0), "c": (5, 3)}  # examples to learn from, to test
     for place, part in enumerate(("train", "test")):
         users = {
             u: ([[float(ord(u)), 0.0]] * n[place], [0, 1, 1, 0, 1][: n[place]])
@@ -104,11 +104,11 @@ def test_femnist_in_shards_as_leaf_writes_them(tmp_path):
     found = load("leaf", path=str(tmp_path), classes=62)
     assert (found.num_classes, found.x.shape) == (62, (10, 28, 28, 1))
     assert found.official.tolist() == [0] * 7 + [1] * 3
-    rows = {
+    examples = {
         (int(k), int(y), round(float(x[0, 0, 0]), 1))
         for k, y, x in zip(found.client, found.y, found.x, strict=True)
     }
-    assert rows == {
+    assert examples == {
         (0, 0, 0.1), (0, 9, 0.1), (0, 7, 0.5), (0, 2, 0.1),
         (1, 10, 0.2), (1, 3, 0.2),
         (2, 36, 0.3), (2, 37, 0.3), (2, 1, 0.3), (2, 4, 0.3),
@@ -118,14 +118,14 @@ def test_femnist_in_shards_as_leaf_writes_them(tmp_path):
 
 
 def test_shakespeare_with_leafs_hierarchies_and_counts(tmp_path):
-    """LEAF counts test rows before it drops some, and plays of dropped roles too."""
+    """LEAF counts test examples before it drops any, and plays of dropped roles."""
     text = (
         "Now is the winter of our discontent made glorious summer by this sun of York; "
     )
     text += "And all the clouds that lour'd upon our house"
-    rows = [text[i : i + 80] for i in range(20)], list(text[80:100])
+    examples = [text[i : i + 80] for i in range(20)], list(text[80:100])
     late = [text[100 - 80 : 100]], [text[100]]
-    for part, held, count in (("train", rows, [20]), ("test", late, [99])):
+    for part, held, count in (("train", examples, [20]), ("test", late, [99])):
         users = {"KING_RICHARD_III_GLOUCESTER": held}
         plays = ["KING_RICHARD_III", "HAMLET"]
         more = {"hierarchies": plays, "num_samples": count}
@@ -133,7 +133,10 @@ def test_shakespeare_with_leafs_hierarchies_and_counts(tmp_path):
     found = load("leaf", path=str(tmp_path))
     assert (found.x.shape, found.x.dtype, found.scale) == ((21, 80), np.uint8, 1.0)
     letters = found.class_names
-    assert ["".join(letters[i] for i in row) for row in found.x] == [*rows[0], *late[0]]
+    assert ["".join(letters[i] for i in row) for row in found.x] == [
+        *examples[0],
+        *late[0],
+    ]
     assert "".join(letters[i] for i in found.y) == text[80:101]
     given = {"num_clients": None, "seed": 0, "validation": 0.0}
     one = federate(found, "natural", **given, test_from="official_own")
@@ -145,8 +148,8 @@ def test_shakespeare_with_leafs_hierarchies_and_counts(tmp_path):
 )
 def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left_out):
     for part, users in (("train", train), ("test", "abc")):
-        rows = {u: ([[float(ord(u)), 0.0]] * 5, [0, 1, 1, 0, 1]) for u in users}
-        write(tmp_path, part, "all.json", rows)
+        examples = {u: ([[float(ord(u)), 0.0]] * 5, [0, 1, 1, 0, 1]) for u in users}
+        write(tmp_path, part, "all.json", examples)
     arrays = load("leaf", path=str(tmp_path))
     given = {"num_clients": None, "seed": 0, "validation": 0.0}
     for test_from in ("clients", "official", "official_own"):

@@ -1,4 +1,4 @@
-"""Shakespeare by role: windows of the text, official rows, roles that are dropped."""
+"""Shakespeare by role: windows of the text, the official split, and dropped roles."""
 
 import json
 import lzma
@@ -13,8 +13,8 @@ TEXT = "  To be, or not\tto be:\nthat is   the question " * 20
 PLAIN = " ".join(TEXT.split())
 
 
-def read(rows, names):
-    return ["".join(names[i] for i in row) for row in rows]
+def read(x, names):
+    return ["".join(names[i] for i in row) for row in x]
 
 
 def keep(raw, texts):
@@ -36,7 +36,7 @@ def test_examples_are_windows_of_the_text(stride):
 
 @pytest.mark.parametrize("stride", [1, 7, 80, 100])
 def test_test_examples_begin_after_what_train_examples_see(stride):
-    """Numbered characters: which ones a row has is known from the row."""
+    """Numbered characters: an example's characters follow from its number."""
     letters = characters.ALPHABETS["printable"][:94]  # without white space
     text = "".join(letters[i // 94] + letters[i % 94] for i in range(1500))
     found = shakespeare.examples({"a": text}, stride, 1, 0.2, "printable")
@@ -63,7 +63,7 @@ def test_small_roles_are_left_out():
     assert kept() == {"y": 12, "z": 92, "w": 142}
     assert kept(min_size=92) == {"z": 92, "w": 142}
     assert kept(min_size=93) == {"w": 142}
-    # 12 rows: 9 to learn from, and the test rows would begin with the 17th
+    # 12 examples: 9 to learn from, and the test examples would begin with the 17th
     assert kept(test=0.2) == {"z": 92 - 7, "w": 142 - 7}
     with pytest.raises(
         ValueError, match="no role has train and test examples, and 143"
@@ -114,8 +114,8 @@ def test_roles_are_the_clients(cache_dir, tmp_path):
     for k, letter in enumerate("ab"):
         for part in (found.train, found.test):
             at, size = int(part.offset[k]), int(part.size[k])
-            rows = np.asarray(part.examples.x[at : at + size])
-            assert {arrays.class_names[i] for i in rows.ravel()} == {letter}
+            examples = np.asarray(part.examples.x[at : at + size])
+            assert {arrays.class_names[i] for i in examples.ravel()} == {letter}
 
 
 def test_the_real_roles(raw_dir, cache_dir):

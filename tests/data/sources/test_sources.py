@@ -78,7 +78,7 @@ def test_synthetic_sizes_and_spread_follow_the_card():
 
 
 def test_synthetic_models_are_shared_by_all_or_own_to_each():
-    """What least squares learns of half the clients holds for the others, or not."""
+    """Least squares on half the clients transfers to the others only if they share."""
 
     def transfer(found):
         x = np.c_[found.x, np.ones(len(found.y))]
@@ -124,11 +124,11 @@ def test_synthetic_has_the_statistics_of_the_official_test_parts(raw_dir, file, 
 
 
 def _statistics(x, y):
-    means = np.stack([rows.mean(0) for rows in x])
-    within = np.concatenate([rows - rows.mean(0) for rows in x if len(rows) > 9])
-    shares = np.stack([np.bincount(rows, minlength=10) / len(rows) for rows in y])
+    means = np.stack([own.mean(0) for own in x])
+    within = np.concatenate([own - own.mean(0) for own in x if len(own) > 9])
+    shares = np.stack([np.bincount(own, minlength=10) / len(own) for own in y])
     return {
-        "median size": np.median([len(rows) for rows in y]),
+        "median size": np.median([len(own) for own in y]),
         "spread of centres": means.mean(1).std(),
         "spread of means": means.std(),
         "variance": np.mean(within.var(0) / np.arange(1, 61) ** -1.2),
@@ -209,16 +209,16 @@ def test_every_keeps_one_row_of_so_many():
 def test_every_takes_its_share_of_each_split_and_client(sizes, every, seed):
     rng = np.random.default_rng(seed)
     client = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    rows = len(client)
-    official = rng.integers(0, 2, rows).astype(np.uint8)
-    x = np.arange(rows, dtype=np.float32)[:, None]
-    whole = from_arrays(x, np.zeros(rows, int), client=client, official=official)
-    if every > rows:
+    count = len(client)
+    official = rng.integers(0, 2, count).astype(np.uint8)
+    x = np.arange(count, dtype=np.float32)[:, None]
+    whole = from_arrays(x, np.zeros(count, int), client=client, official=official)
+    if every > count:
         return
     found = thin(whole, every)
     kept = found.x[:, 0].astype(int)
     assert kept.tolist() == sorted(set(kept.tolist()))
-    assert len(kept) == -(-rows // every)
+    assert len(kept) == -(-count // every)
     np.testing.assert_array_equal(found.official, official[kept])
     left, number = np.unique(client[kept], return_inverse=True)
     np.testing.assert_array_equal(found.client, number)  # 0 .. C - 1, none missing

@@ -23,7 +23,7 @@ def path_of_four():
 
 def test_superfeds_code_takes_the_greatest_over_all_that_is_best_for_somebody():
     path = path_of_four()
-    path[3] = np.nan  # without test rows, it is nobody
+    path[3] = np.nan  # without test examples, it is nobody
     metric = np.arange(44.0).reshape(4, 11)
     metric[1] *= -1
     metric[0, 6] = 100  # of the tie's greater lambda

@@ -141,7 +141,7 @@ def test_apfl_of_fedjax_against_numpy():
 
 
 def test_pfedme_against_numpy():
-    """theta trains an epoch, w_k steps, and so on: 3 epochs in batches of 2 rows.
+    """theta trains an epoch, w_k steps, and so on: 3 epochs in batches of 2 examples.
 
     The momentum of theta goes on from epoch to epoch, and starts anew every round.
     """
@@ -168,7 +168,7 @@ def test_pfedme_against_numpy():
 
 @pytest.mark.parametrize("steps", [0, 1, 5, 8])
 def test_pfedme_of_less_work(steps):
-    """Epochs of two batches of three rows, the last cut short: w_k steps after each."""
+    """Epochs have two batches, the last of them shorter; w_k steps after each."""
     task, local = toy.quadratic(), toy.full_batch(10)._replace(batch_size=2)
     method = with_momentum("pfedme_code")(task, local, lam=LAM)
     w = own = theta = np.array([1.0, -2, 3])
@@ -258,8 +258,8 @@ def test_a_server_keeps_its_biases_and_averages_the_rest(name):
     task = models.task(models.Network(body, head), (1, 1, 2))
     local = Local(0.1, batch_size=4, epochs=2)
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(76, 1, 1, 2)), rng.integers(0, 3, 76)
-    train, _ = toy.deal(*rows, toy.SIZES)
+    examples = rng.normal(size=(76, 1, 1, 2)), rng.integers(0, 3, 76)
+    train, _ = toy.deal(*examples, toy.SIZES)
     plain, _ = toy.play(method(name)(task, local), task, local, train, rounds=2)
     code = method(f"{name}_code")(task, local)
     states, _ = toy.play(code, task, local, train, rounds=2)

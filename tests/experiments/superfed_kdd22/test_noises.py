@@ -22,8 +22,8 @@ def dealt(noise):
 def test_legacy_swaps_the_kinds_and_spoils_the_tests():
     shift, learnt, tested = dealt("symmetric_legacy:rate=0.6")
     assert set(shift) == {0, 1}  # pairs
-    for rows in learnt, tested:
-        assert abs((shift[rows] == 1).mean() - 0.6) < 0.05
+    for part in learnt, tested:
+        assert abs((shift[part] == 1).mean() - 0.6) < 0.05
     shift, _, _ = dealt("pair_legacy:rate=0.6")
     np.testing.assert_allclose(
         np.bincount(shift) / len(shift), [0.4, 0.2, 0.2, 0.2], atol=0.03

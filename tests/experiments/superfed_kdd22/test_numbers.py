@@ -132,7 +132,7 @@ def test_a_tuned_method_with_one_seed_has_no_std_and_may_have_diverged():
     assert module.diverged(sweep) == 0
     sweep.results[1].metrics["personal/test/loss"][-1, 2] = np.nan
     assert module.diverged(sweep) == 1
-    sweep.results[1].size["test"][2] = 0  # a client without rows has no loss
+    sweep.results[1].size["test"][2] = 0  # a client without examples has no loss
     assert module.diverged(sweep) == 0
     nan, base = float("nan"), module.SCALES["small"]
     lines = [

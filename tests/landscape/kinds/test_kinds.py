@@ -1,4 +1,4 @@
-"""What `pfljax landscape` asks for and says, without the numbers of a run."""
+"""The options and messages of `pfljax landscape`, without the numbers of a run."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -47,8 +47,8 @@ def test_a_run_is_no_other_run(tmp_path):
 @pytest.fixture
 def run(monkeypatch):
     """A run of 6 clients, all but one of which have diverged."""
-    rows = SimpleNamespace(size=np.full(CLIENTS, 3))
-    federation = SimpleNamespace(num_clients=CLIENTS, train=rows, test=rows)
+    examples = SimpleNamespace(size=np.full(CLIENTS, 3))
+    federation = SimpleNamespace(num_clients=CLIENTS, train=examples, test=examples)
     finished = SimpleNamespace(
         federation=federation, about="fedavg, round 4", label="FedAvg", task=None,
         batch_size=10, network="its layers", ids=np.arange(CLIENTS),
@@ -75,7 +75,7 @@ def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
 
 
 def test_of_a_record_of_several_things_the_model_is_evaluated(monkeypatch):
-    """What a client keeps or uses may be a tuple, as of FedProto."""
+    """A client's state may be a tuple, as in FedProto."""
     task = toy.classifier()
     model = task.init(jax.random.key(0))
     run = object.__new__(landscape.Finished)
