@@ -1,12 +1,13 @@
 """Checks methods against the laws."""
 
+import functools
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import jax
 
-from pfljax import algorithms
+from pfljax import algorithms, models
 from pfljax.conformance.laws import (
     LAWS,
     OF_STEPS,
@@ -19,7 +20,10 @@ from pfljax.conformance.uploads import (
     origins_are_uploads_of_no_step,
 )
 from pfljax.core import components, factories
-from pfljax.simulate.architectures import takes_several
+from pfljax.core.types import Local, Task
+from pfljax.engine.setting import Groups
+from pfljax.simulate.architectures import find_difference, link_tasks
+from pfljax.simulate.shape import Shape
 
 
 class Verdict(NamedTuple):
@@ -110,6 +114,25 @@ def _takes_several(trial: Trial) -> bool:
     # A broken method may raise anything: other laws report it.
     except Exception:
         return False
+
+
+def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
+    """Whether the method's server and traffic are the same for two different models."""
+    local = Local(0.1, batch_size=2)
+    context = factories.select_context(factory, rounds=1, most_rows=1, public_rows=1)
+    methods = [factory(task, local, **options, **context) for task in _two_models()]
+    groups = Groups(tuple(methods), _two_models(), (0, 1))
+    return find_difference(groups, Shape(2, (3,), 3)) is None
+
+
+@functools.cache
+def _two_models() -> tuple[Task, ...]:
+    """Two linked architectures with equal heads and a common proxy."""
+    proxy = models.task(models.mlp(3, hidden=(2, 4)), (3,))
+    bodies = [models.mlp(3, hidden=hidden) for hidden in ((5, 4), (3, 4))]
+    tasks = [models.task(body, (3,)) for body in bodies]
+    peers = tuple(task._replace(proxy=proxy) for task in tasks)
+    return link_tasks(peers)
 
 
 def _error(law: Law, trial: Trial) -> Exception | None:

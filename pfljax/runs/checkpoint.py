@@ -3,6 +3,7 @@
 Orbax is imported when the first checkpoint is read or written, since its import takes
 longer than the training of a small run.
 
+They go through the `Checkpointer` of Orbax's new API, a front of its CheckpointManager.
 A checkpoint of round r holds the `RunState` and, as Orbax's custom metadata, a `Meta`.
 Orbax writes it in the background and renames it when it is complete.
 """
@@ -104,7 +105,7 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
 
 @contextmanager
 def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
-    """Orbax's writer of checkpoints in `folder`."""
+    """Orbax's writer of checkpoints in `folder`, which keeps the newest ones."""
     ocp = _orbax()
     policies = ocp.training.preservation_policies
     decisions = ocp.training.save_decision_policies

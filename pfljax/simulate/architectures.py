@@ -4,23 +4,21 @@ The engine has them as `engine.setting.Groups`. A method supports them if its se
 messages and uploads have the same shapes for every model; this is checked here.
 """
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from pfljax import algorithms, models
 from pfljax.channel import Traffic, count_traffic
-from pfljax.core import factories, tree
+from pfljax.core import tree
 from pfljax.core.communication import (
     shapes_of_model,
     shapes_of_server,
     trace_exchanges,
 )
 from pfljax.core.components import Component
-from pfljax.core.types import Algorithm, Local, Task
+from pfljax.core.types import Algorithm, Task
 from pfljax.engine.contract import first_change
 from pfljax.engine.setting import Groups, Setting
 from pfljax.engine.state import init_stacks
@@ -94,30 +92,19 @@ def make_groups(
         tasks=tuple(tasks),
         pattern=tuple(known.index(choice) for choice in every),
     )
-    change = _difference(groups, shape)
+    change = find_difference(groups, shape)
     if change is not None:
         which, text = change
-        unlike = f"what {known[which]} and {known[0]} send and share is not alike"
-        raise ValueError(_refusal(experiment, f"{unlike} ({text})"))
+        raise ValueError(
+            f"{experiment.algorithm.name} cannot train these models together: what "
+            f"{known[which]} and {known[0]} send and share is not alike ({text}); "
+            "choose models of one group (pfljax list models), or a method for several, "
+            "such as lg_fedavg or fedproto (docs/models.md)"
+        )
     return groups
 
 
-def _refusal(experiment: Experiment, unlike: str) -> str:
-    """The reason why the method does not support these models in one federation."""
-    name, options = experiment.algorithm.name, experiment.algorithm.options
-    if takes_several(algorithms.method(name), options):
-        return (
-            f"{name} takes clients of several architectures whose features have one "
-            f"width, and whose heads or small models are alike: {unlike}; choose such "
-            "models, as those of a group: pfljax list models"
-        )
-    return (
-        f"{name} takes clients of one architecture: {unlike}; choose equal models, or "
-        "a method for several, such as lg_fedavg or fedproto (docs/models.md)"
-    )
-
-
-def _difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
+def find_difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
     """(a group, how its server or traffic differs from the first one's), if any."""
     members = list(zip(groups.algorithms, groups.tasks, strict=True))
     # The servers come first: they differ in most methods, and traffic is slow to trace.
@@ -178,25 +165,6 @@ def mean_traffic(setting: Setting, task: Task, shape: Shape) -> Traffic:
     down, up = client_traffic(setting, task, shape)
     count = shape.num_clients
     return Traffic(down=round(int(down.sum()) / count), up=round(int(up.sum()) / count))
-
-
-def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
-    """Whether the method's server and traffic are the same for two different models."""
-    local = Local(0.1, batch_size=2)
-    context = factories.select_context(factory, rounds=1, most_rows=1, public_rows=1)
-    methods = [factory(task, local, **options, **context) for task in _two_models()]
-    groups = Groups(tuple(methods), _two_models(), (0, 1))
-    return _difference(groups, Shape(2, (3,), 3)) is None
-
-
-@functools.cache
-def _two_models() -> tuple[Task, ...]:
-    """Two linked architectures with equal heads and a common proxy."""
-    proxy = models.task(models.mlp(3, hidden=(2, 4)), (3,))
-    bodies = [models.mlp(3, hidden=hidden) for hidden in ((5, 4), (3, 4))]
-    tasks = [models.task(body, (3,)) for body in bodies]
-    peers = tuple(task._replace(proxy=proxy) for task in tasks)
-    return link_tasks(peers)
 
 
 def task_of_server(algorithm: Algorithm, task: Task) -> Task:

@@ -10,6 +10,7 @@ import pytest
 import tiny
 from checkout import ROOT
 from pfljax import Experiment, algorithms, run
+from pfljax.conformance import suite
 from pfljax.conformance.toy import assert_same
 from pfljax.core import factories
 from pfljax.core.types import Batch
@@ -154,13 +155,10 @@ BAD = {
     "type": ({"models": 3}, "models is 3; expected a name, or several"),
     "fedavg": (
         {"algorithm": "fedavg"},
-        "fedavg takes clients of one architecture: what mlp:hidden=(5, 4) and "
+        "fedavg cannot train these models together: what mlp:hidden=(5, 4) and "
         "mlp:hidden=(8, 4) send and share is not alike (the leaf ",
     ),
-    "heads": (
-        {"models": "mlp:hidden=(8,4) mlp:hidden=(8,5)"},
-        "takes clients of several architectures whose features have one width, and",
-    ),
+    "heads": ({"models": "mlp:hidden=(8,4) mlp:hidden=(8,5)"}, "models of one group"),
     "rows": (
         {"models": "mlp char_lstm"},
         "models has char_lstm: x has shape (1, 8, 8, 1), expected tokens",
@@ -193,7 +191,7 @@ def test_known_methods_take_several():
     for name, factory in algorithms.importable()[0].items():
         options = factories.options(factory).values()
         has_defaults = all(o.default is not o.empty for o in options)
-        if has_defaults and architectures.takes_several(factory, {}):
+        if has_defaults and suite.takes_several(factory, {}):
             known.append(name)
     assert {"local", "lg_fedavg", "feddf", "heterofl"} <= set(known)
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
