@@ -1,4 +1,4 @@
-"""FedAKT, Table 3: five CNNs, 20 clients, pathological and Dir(.1) (JSA 2025).
+"""FedAKT, Table 3: five CNNs, 20 clients, pathological and Dir(0.1) (JSA 2025).
 
     pfljax prepare cifar10; pfljax prepare cifar100
     python experiments/fedakt/table3.py --scale small

@@ -1,9 +1,9 @@
-"""FedAKT, Table 4: Table 3 at Dir(.5) (JSA 2025).
+"""FedAKT, Table 4: Table 3 at Dir(0.5) (JSA 2025).
 
     python experiments/fedakt/table4.py --scale small
 
 The paper's numbers could not be read; its text says that all methods are slightly lower
-than at Dir(.1).
+than at Dir(0.1).
 """
 
 from protocol import LATER, METHODS, column, main

@@ -3,8 +3,8 @@
     python experiments/fedakt/table7.py --scale small
 
 FMD is the distance of the two features, HDU the head's second cross-entropy. Published
-are gains over Standalone: with CIFAR-10 full 1.24, FMD only .80, HDU only .28; with
-CIFAR-100 full 5.04, FMD only 3.28, HDU only .51. The first and the last case are runs
+are gains over Standalone: with CIFAR-10 full 1.24, FMD only 0.80, HDU only 0.28; with
+CIFAR-100 full 5.04, FMD only 3.28, HDU only 0.51. The first and the last case are runs
 of Table 3.
 """
 

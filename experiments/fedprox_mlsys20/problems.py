@@ -29,14 +29,14 @@ SYNTHETIC = {  # name -> alpha = beta, None of IID rows
 TITLES = {
     "synthetic_iid": "Synthetic-IID",
     "synthetic_0_0": "Synthetic (0, 0)",
-    "synthetic_05_05": "Synthetic (.5, .5)",
+    "synthetic_05_05": "Synthetic (0.5, 0.5)",
     "synthetic_1_1": "Synthetic (1, 1)",
     "mnist": "MNIST",
     "femnist": "FEMNIST",
     "shakespeare": "Shakespeare, small",
 }
 MODELS = {"shakespeare": "char_lstm:hidden=32,layers=1"}  # of others logistic
-RATES = {"mnist": 0.03, "femnist": 0.003, "shakespeare": 0.8}  # of others .01
+RATES = {"mnist": 0.03, "femnist": 0.003, "shakespeare": 0.8}  # of others 0.01
 ROUNDS = {"mnist": 100}  # of others 200
 DEVICES, MOST_ROWS, CHARACTERS = 20, 50, 20
 FEMNIST = "femnist"  # the folder of its files

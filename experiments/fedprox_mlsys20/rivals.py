@@ -5,7 +5,7 @@
 Not in the paper: FedNova (Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481)
 and FedDyn (Acar et al., ICLR 2021, https://arxiv.org/abs/2111.04263) on the problem of
 Figure 1, Synthetic (1, 1), with the same stragglers, cohorts and minibatches. FedAvg
-drops the stragglers. FedDyn's alpha is .01, not tuned.
+drops the stragglers. FedDyn's alpha is 0.01, not tuned.
 """
 
 from cases import BEST_MU, SHARES, Case, fedavg, fedprox

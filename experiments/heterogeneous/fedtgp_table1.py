@@ -1,4 +1,4 @@
-"""FedTGP, Table 1: eight architectures, pathological and Dir(.1) (AAAI 2024).
+"""FedTGP, Table 1: eight architectures, pathological and Dir(0.1) (AAAI 2024).
 
     pfljax prepare cifar10; pfljax prepare cifar100
     python experiments/heterogeneous/fedtgp_table1.py --scale small

@@ -4,8 +4,8 @@ Zhang et al., AAAI 2024, https://arxiv.org/abs/2401.03230. The protocol is FedAK
 (`fedakt/protocol.py`) but for models, features of 512, and 1,000 rounds. Its numbers
 (`fedtgp_published.csv`) are mean accuracies over three trials at the best round.
 
-lam of FedProto and FedTGP is .1, as in the paper, whose distance is that of prototypes,
-not squared; the .1 is not the 10 of the published scripts, which weighs a mean of
+lam of FedProto and FedTGP is 0.1, as in the paper, where it weighs the distance of
+prototypes, not its square. The published scripts have 10, which weighs a mean of
 squares. FedDistill and FedGen are as in `fedakt/protocol.py`.
 
 The small scale has the data, the narrow CNNs and the runs of FedAKT's small scale: of

@@ -34,7 +34,7 @@ from vem import (
 )
 
 from pfljax.core.components import Component
-from pfljax.report.figures import correlation_text, rank_correlation, scatter
+from pfljax.report.quantities import correlation_text, rank_correlation, scatter
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.sweep import Result, Sweep, sweep

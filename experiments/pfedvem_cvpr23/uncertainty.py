@@ -6,9 +6,9 @@
 
 50 clients of Fashion-MNIST with half of the classes each, those of Table 1. On a
 client's own test rows: accuracy, negative log likelihood, Brier score, calibration and
-predictive entropy. AUROC tells by the entropy 200 test rows of the other half of the
-classes from its own: .5 is a guess. "Path" is the ensemble of SuPerFed's models between
-its two ends.
+predictive entropy. AUROC says how well the entropy distinguishes its own test examples
+from 200 of the other half of the classes; 0.5 is a guess. "Path" is the ensemble of the
+models between SuPerFed's two ends.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """What the experiments of the pFedVEM paper share: clients, methods, tables.
 
 Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557. Settings are those of
-the authors' configurations: 100 rounds, SGD with momentum .9, five epochs of the body;
+the authors' configurations: 100 rounds, SGD with momentum 0.9, five epochs of the body;
 the head takes full steps. There all clients train in every round, and a tenth of them,
 drawn at random, are averaged.
 
@@ -16,7 +16,7 @@ paper's.
 
 The small scale has fewer rows, perceptrons of one narrow layer, a fifth of the clients
 in each of 15 rounds, two epochs of batches of 20, greater rates, and 40 steps of a head
-in a round, whose posteriors begin with standard deviations of .3 in place of 1: a
+in a round, whose posteriors begin with standard deviations of 0.3 in place of 1: a
 client takes part three times, not in all of 100 rounds as there.
 """
 

@@ -13,7 +13,7 @@ FedAvg(Meta). "before" is the model as it was sent. FedAvg stands there also at 
 of the meta-learners' server, to tell rates from methods.
 
 Protocol, of the paper: LEAF's LSTM of two layers of 256, four clients in 400 rounds,
-inner rate .1, the server's Adam at .01, FedAvg with Adam at .001, batches of 10.
+inner rate 0.1, the server's Adam at 0.01, FedAvg with Adam at 0.001, batches of 10.
 Differs from it: roles are of 37 plays without LEAF's overlaps of rows, a fifth of them
 is held out, and no rows are kept to choose a round.
 

@@ -9,16 +9,19 @@ different methods show its power. Draws of two and three partitions stand for se
 """
 
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
 from scipy import stats
-from shared import script
 
 from pfljax import Experiment, federate, from_arrays
 from pfljax.data import load
 from pfljax.evaluation.significance import LEVEL, Pair, estimate
 from pfljax.sweep import sweep
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+from shared import script
 
 METHODS = ("local", "fedavg", "fedper", "ditto:lam=0.5")
 RUNS = 2  # of a method on each partition

@@ -11,10 +11,10 @@ lines, one compiled program.
 
 Measured, seed 0, one busy CPU core, 25 to 82 s for the 4,950 lines:
 barrier of the loss (mean, greatest), accuracy at the ends and midway, cosine:
-    FedAvg, before        .000, 0.01   .738  .965   .997
-    Ditto, after          .000, 0.13   .878  .920   .991
-    SuPerFed-MM, after    .002, 0.08   .634  .872   .556
-    SuPerFed-LM, after    .001, 0.25   .627  .852   .559
+    FedAvg, before        0.000, 0.01   0.738  0.965   0.997
+    Ditto, after          0.000, 0.13   0.878  0.920   0.991
+    SuPerFed-MM, after    0.002, 0.08   0.634  0.872   0.556
+    SuPerFed-LM, after    0.001, 0.25   0.627  0.852   0.559
 """
 
 import time

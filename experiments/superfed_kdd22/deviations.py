@@ -49,8 +49,8 @@ RUNS: dict[str, tuple[Method, dict[str, Any]]] = {  # and what differs from BASE
         {"lr": 0.03, **PLAIN},
     ),
     "APFL": (METHODS["APFL"], {}),
-    "FedAvg, pair .4": (METHODS["FedAvg"], NOISY | {"noise": "pair:rate=0.4"}),
-    "FedAvg, pair .4, legacy": (
+    "FedAvg, pair 0.4": (METHODS["FedAvg"], NOISY | {"noise": "pair:rate=0.4"}),
+    "FedAvg, pair 0.4, legacy": (
         METHODS["FedAvg"],
         NOISY | {"noise": "pair_legacy:rate=0.4"},
     ),
@@ -90,9 +90,9 @@ PLACES: dict[str, tuple[Form, ...]] = {
         Form("paper, evaluated with theta", "pFedMe, paper"),
         Form("code in CIFAR-10's column: APFL", "APFL"),
     ),
-    "noise, pair .4": (
-        Form("code: symmetric, test labels too", "FedAvg, pair .4, legacy"),
-        Form("paper", "FedAvg, pair .4"),
+    "noise, pair 0.4": (
+        Form("code: symmetric, test labels too", "FedAvg, pair 0.4, legacy"),
+        Form("paper", "FedAvg, pair 0.4"),
     ),
     "lambda, MM": (
         Form("code: best on test rows", *best("SuPerFed-MM, un-squared", "test")),
@@ -102,7 +102,7 @@ PLACES: dict[str, tuple[Form, ...]] = {
     "lambda, APFL": (
         Form("as MM's: best on test rows", *best("APFL", "test")),
         Form("best on validation rows", *best("APFL", "validation")),
-        Form("its own, .25", "APFL"),
+        Form("its own, 0.25", "APFL"),
     ),
     "ECE, FedAvg": (
         Form("code: mean over batches of 10", "FedAvg", metric="ece_batchwise"),

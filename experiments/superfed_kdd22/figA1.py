@@ -49,8 +49,8 @@ class Measured(NamedTuple):
     below_1: float
     below_2: float
     below_rise: float  # at most RISE above the center
-    sam: float  # greatest rise within .05
-    asam: float  # and within .5, adaptive
+    sam: float  # greatest rise within 0.05
+    asam: float  # and within 0.5, adaptive
     eigenvalue: float  # the greatest
 
 

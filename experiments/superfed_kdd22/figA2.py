@@ -6,7 +6,7 @@
 MNIST, 500 clients: the runs of Table 1's column, from its folder if they are there.
 Mean over clients of the accuracy at (1 - lambda) w + lambda v after the last round; the
 band is the std over clients, the bars are that over seeds. Published: APFL peaks near
-its lambda of .25, SuPerFed is flat.
+its lambda of 0.25, SuPerFed is flat.
 
 What was reached at paper scale: APFL falls by 35 points towards lambda = 1, MM and LM
 by 5 and 6 (`REPORT.md`). The paper prints no numbers to put beside them. The small

@@ -6,11 +6,11 @@ SuPerFed take the best lambda of each client on its test rows, and of metrics ot
 the accuracy the greatest over all lambdas best for some client.
 
 The methods are as in the authors' code, which made the numbers (`methods/`): un-squared
-proximal terms, APFL with the round's w and alpha = .25, pFedMe with theta trained an
+proximal terms, APFL with the round's w and alpha = 0.25, pFedMe with theta trained an
 epoch at a time and evaluated with w. Where that code has it otherwise than here:
 
   SCAFFOLD   is FedAvg; here SCAFFOLD by plain SGD, which its option II needs, at ten
-             times the rate = rate / (1 - .9) (option I diverges with few clients)
+             times the rate = rate / (1 - 0.9) (option I diverges with few clients)
   APFL       no weight decay on w; here on all
   clients    of Ditto, APFL and SuPerFed that never took part: evaluated with a v that
              was never trained (here `evaluate_untrained`); here with w

@@ -4,7 +4,7 @@
     python experiments/superfed_kdd22/table1.py --scale small
     python experiments/superfed_kdd22/table1.py --scale paper --columns MNIST-K100
 
-What was reached with MNIST (`REPORT.md`): Kendall's tau .82, .89 and .78 with 50,
+What was reached with MNIST (`REPORT.md`): Kendall's tau 0.82, 0.89 and 0.78 with 50,
 100 and 500 clients, personal models within half a point of the published. On one of two
 busy cores a run of 500 rounds took 12 (SCAFFOLD) to 54 min (APFL) with 50 clients, 6
 (FedRep) to 20 min (APFL, SuPerFed) with 100, FedAvg's 2 min with 500; ten rounds of

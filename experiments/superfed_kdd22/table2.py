@@ -8,8 +8,8 @@ ResNet9 on CIFAR-100 at 28 x 28 with 100 clients, MobileNet on Tiny-ImageNet wit
 both with batch normalisation, whose biases the authors' server never averages.
 The small scale takes 5,000 images of CIFAR-100, 20 clients, 6 rounds and a ResNet9
 with a quarter of the channels; 5,000 images of Tiny-ImageNet, 20 clients, 2 rounds. In
-the authors' commands FedProx has the rate .01 on that set, the others .02, and their
-SCAFFOLD, which is FedAvg, 390 rounds of CIFAR-100 with the rate's decay .9;
+the authors' commands FedProx has the rate 0.01 on that set, the others 0.02, and their
+SCAFFOLD, which is FedAvg, 390 rounds of CIFAR-100 with the rate's decay 0.9;
 --authors-settings sets them, else they have the protocol's. Theirs turned and flipped
 Tiny-ImageNet's training and test rows at random and normalised them; here rows are as
 they are.

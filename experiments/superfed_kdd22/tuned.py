@@ -12,7 +12,7 @@ published tables' methods give in the same rounds, in the form and with the
 hyperparameters of the authors' code. The budget is one of points and rounds: pFedMe
 takes five gradients a minibatch, and FedRep, Ditto and APFL train longer a round, too.
 
-What was reached: pFedMe goes from the last place to the third, tau .82 without it
+What was reached: pFedMe goes from the last place to the third, tau 0.82 without it
 (`REPORT.md`). The small scale took 28 min on two busy cores.
 """
 
