@@ -3,10 +3,10 @@
     python experiments/devices/selections.py --scale small
     pfljax prepare fashion_mnist; python experiments/devices/selections.py --scale paper
 
-FedAvg on the digits: 40 clients with two classes each, cohorts of four. The server holds
-5 % of the examples, which cmab and favor need. Equally many devices have the speeds 4,
-2, 1, 0.5 and 0.1, with jitter, and a round lasts as long as its slowest member. There
-are five panels:
+FedAvg on the digits: 40 clients with two classes each, cohorts of four. The server
+holds 5 % of the examples, which cmab and favor need. Equally many devices have the
+speeds 4, 2, 1, 0.5 and 0.1, with jitter, and a round lasts as long as its slowest
+member. There are five panels:
 
     losses     power-of-choice asks for the largest losses; oort for utility
     classes    cmab balances the classes of a cohort; favor learns what raises accuracy

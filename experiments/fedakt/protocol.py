@@ -1,9 +1,10 @@
 """What the experiments of the FedAKT paper share: protocol, methods, tables.
 
-Liu et al., JSA 159 (2025), https://doi.org/10.1016/j.sysarc.2025.103338. All of
-20 clients take part in 100 rounds of one epoch, with batches of 10 and SGD at 0.01.
+Liu et al., JSA 159 (2025), https://doi.org/10.1016/j.sysarc.2025.103338. All of 20
+clients take part in 100 rounds of one epoch, with batches of 10 and SGD at 0.01.
 Training and test examples are merged and dealt as PFLlib deals them, and a quarter of
-each client's examples are its test set. The paper's accuracies could not be read, only its margins; they stand beside ours.
+each client's examples are its test set. The paper's accuracies could not be read, only
+its margins; they stand beside ours.
 
 Assumed: the widths of the five CNNs (`pfljax.models.heterogeneous`). Where the platform
 of the paper has it otherwise than here:

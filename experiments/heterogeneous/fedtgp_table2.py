@@ -5,8 +5,8 @@
     python experiments/heterogeneous/fedtgp_table2.py --scale paper
 
 CIFAR-100 at Dir(0.1), with HtFE2, 3, 4 and 9, and HtFE8 with 50 and 100 clients, half
-of which take part. The two columns of heterogeneous heads are left out: these heads are not
-in the group. The small scale has narrow CNNs in place of all groups, on the part of
+of which take part. The two columns of heterogeneous heads are left out: these heads are
+not in the group. The small scale has narrow CNNs in place of all groups, on the part of
 CIFAR-100 that there is: its columns differ in the number of clients alone.
 """
 

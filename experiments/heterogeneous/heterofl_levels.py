@@ -12,8 +12,8 @@ bytes of a level are those of its slice, without the second exchange, of statist
 
 Protocol: CIFAR-10, 100 clients of which 10 take part, five epochs in batches of 10, SGD
 at 0.1 with momentum 0.9 and decay 0.0005; equal shares of all classes for 400 rounds,
-or two shards a client for 800. Differs from the paper: train and test rows are merged, and a
-sixth of each client's is its test set; the rate falls by a factor a round, to a
+or two shards a client for 800. Differs from the paper: train and test rows are merged,
+and a sixth of each client's is its test set; the rate falls by a factor a round, to a
 hundredth as there. The published numbers could not be read.
 
 The small scale has every tenth image, of 16 x 16 pixels, a quarter of the channels, 20
