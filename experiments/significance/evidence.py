@@ -1,11 +1,11 @@
 """How often `compare` finds a difference where there is none, and where there is one.
 
-    python experiments/significance/evidence.py     # three CPU minutes
+    python experiments/significance/evidence.py     # two CPU minutes
 
-Each method runs twice on each of 24 partitions of the digits: nothing but chance tells
-the two runs apart, so each difference that a test finds is a false positive. Two
-different methods show its power. Draws of two and three partitions stand for seeds.
-`REPORT.md` has the numbers that this script prints.
+Each method runs twice on each of 24 partitions of the digits. The two runs differ by
+chance alone, so each difference that a test finds is a false positive. Pairs of
+different methods show the power of the test. Draws of one, two and three partitions
+stand for seeds. `REPORT.md` has the numbers that this script prints.
 """
 
 import itertools
@@ -34,7 +34,7 @@ def main(
     rounds: script.Positive = 20,
     out: str = "runs/significance",
 ) -> None:
-    """Runs what is missing, and prints a line for each number of clients and seeds."""
+    """Runs what is missing, and prints how often each test finds a difference."""
     for count in clients:
         folder = Path(out) / f"c{count}"
         accuracies = {
@@ -49,7 +49,7 @@ def main(
 def run(
     method: str, clients: int, partitions: int, rounds: int, out: Path
 ) -> np.ndarray:
-    """The accuracy of each client, f64[partition, run, client]."""
+    """Returns the accuracy of each client, f64[partition, run, client]."""
     digits = load("digits")
     examples = from_arrays(digits.x, digits.y, name="mine", scale=16.0)
 
@@ -72,9 +72,9 @@ def run(
 
 
 def t_over_seeds(difference: np.ndarray) -> float:
-    """Two-sided p of Student's t for the means over clients of f64[seed, client].
+    """Returns the two-sided p of Student's t, over seeds, of f64[seed, client].
 
-    NaN for one seed.
+    It is NaN for one seed.
     """
     if len(difference) == 1:
         return float("nan")
@@ -82,7 +82,7 @@ def t_over_seeds(difference: np.ndarray) -> float:
 
 
 def moderated(difference: np.ndarray) -> float:
-    """The p of `compare` for the differences f64[seed, client] of one comparison."""
+    """Returns the p that `compare` gives to differences f64[seed, client]."""
     clients = tuple(values[~np.isnan(values)] for values in difference)
     means = np.array([values.mean() for values in clients])
     return estimate([Pair(means, clients)])[0].p
@@ -92,7 +92,10 @@ TESTS = (t_over_seeds, moderated)
 
 
 def found(difference: np.ndarray, seeds: int, is_random: bool) -> list[float]:
-    """The share of draws in which each test finds f64[partition, client] to differ."""
+    """Returns the share of draws in which each test finds a difference.
+
+    The differences are f64[partition, client].
+    """
     generator = np.random.default_rng(0)
     counts = np.zeros(len(TESTS))
     for _ in range(DRAWS):
@@ -106,7 +109,7 @@ def found(difference: np.ndarray, seeds: int, is_random: bool) -> list[float]:
 def print_false_positives(
     accuracies: dict[str, np.ndarray], clients: int, seeds: int
 ) -> None:
-    """A method against itself: what either test finds, the worst of the methods."""
+    """Prints how often each test finds a difference of a method from itself."""
     rates = {
         name: found(a[:, 0] - a[:, 1], seeds, True) for name, a in accuracies.items()
     }
@@ -114,11 +117,11 @@ def print_false_positives(
         print(f"{clients} clients, {seeds} seeds, {name} against itself: "
               f"t {student:.3f}, moderated t {shrunk:.3f}")  # fmt: skip
     student, shrunk = np.max(list(rates.values()), axis=0)
-    print(f"  the worst: t {student:.3f}, moderated t {shrunk:.3f}")
+    print(f"  highest: t {student:.3f}, moderated t {shrunk:.3f}")
 
 
 def print_power(accuracies: dict[str, np.ndarray], clients: int, seeds: int) -> None:
-    """Each two methods: how often either test finds the difference."""
+    """Prints how often each test finds the difference of two methods."""
     for a, b in itertools.combinations(accuracies, 2):
         difference = accuracies[a][:, 0] - accuracies[b][:, 0]
         student, shrunk = found(difference, seeds, False)

@@ -39,15 +39,15 @@ def keep(place: Path, found: Sweep) -> None:
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
-    """A row a metric of the test rows after the last round."""
+    """Returns a row for each metric on the test examples after the last round."""
     model, chosen = GREATEST
     evaluated = {"evaluated": model, "lambda": chosen, "split": "test"}
     of_run = {"seed": str(result.values["seed"]), "round": int(result.round[-1])}
     accuracy = result.path["test/accuracy"]
     rows = []
     for name, values in result.path.items():
-        split, metric = name.split("/")
-        if split == "test":
+        split, _, metric = name.partition("/")
+        if split == "test" and values.ndim == 2:  # an ensemble has no lambda
             by_client = greatest_of_best(accuracy, values)
             figures = summarise(by_client, result.size["test"], metric)
             rows.append({**of_run, **evaluated, "metric": metric, **figures})

@@ -36,7 +36,6 @@ import forms  # noqa: F401  makes the models of the code known
 import numpy as np
 from tyro.conf import arg
 
-from pfljax.core import components
 from pfljax.core.components import Component
 from pfljax.report import sweeps
 from pfljax.runs import config
@@ -298,7 +297,7 @@ def rows_of(experiment: Experiment) -> str:
     """The data set with its options, but for where it lies."""
     choice = experiment.dataset
     kept = {k: v for k, v in choice.args if k not in ("path", "data_dir")}
-    return str(components.Component(choice.name, kept))
+    return str(Component(choice.name, kept))
 
 
 def measured(

@@ -36,6 +36,7 @@ def test_rows_of_every_seed_are_kept_beside_the_sweep(tmp_path):
     greatest, rng = load(), np.random.default_rng(0)
     path = {"test/accuracy": path_of_four(), "test/loss": rng.random((4, 11))}
     path["validation/loss"] = rng.random((4, 11))
+    path["test/ensemble/accuracy"] = rng.random(4)  # of all lambdas together
     size, at = {"test": np.full(4, 7)}, np.array([2, 4])
     lost = path | {"test/loss": np.full((4, 11), np.nan)}
     for seed, own in ((0, path), (1, lost), (2, {})):
