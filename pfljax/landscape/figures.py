@@ -10,10 +10,9 @@ from pfljax.landscape.barriers import barrier
 from pfljax.landscape.lines import Line
 from pfljax.landscape.pairs import Pairs
 from pfljax.landscape.planes import Plane
-from pfljax.report.figures import over_clients
+from pfljax.report.figures import draw_clients
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import (
-    BAND,
     INK,
     add_legend,
     line_styles,
@@ -186,15 +185,9 @@ def draw_line(
     values = [
         _scale(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
     ]
-    of_clients = [over_clients(each.T) for each in values]
     for index, label in merge_equal(names, values):
         t = lines[names[index]].t
-        colour = styles[index]["color"]
-        mean, low, high = of_clients[index]
-        # One client has no spread.
-        if len(values[index]) > 1:
-            axes.fill_between(t, low, high, color=colour, **BAND)
-        axes.plot(t, mean, label=label, **styles[index])
+        draw_clients(axes, t, values[index].T, label=label, **styles[index])
     positions = np.concatenate([line.t for line in lines.values()])
     first, second = ends
     axes.set_xlabel(f"t, from {first} (0) to {second} (1)")

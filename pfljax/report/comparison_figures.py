@@ -1,12 +1,12 @@
 """Figures of several methods: differences to the best, curves, and clients."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
-from pfljax.report.curves import Curve, Curves, group_curves, make_curve
+from pfljax.report.curves import Curve, Curves, group_curves
 from pfljax.report.frames import Frame
 from pfljax.report.groups import Group, group_runs
 from pfljax.report.runs import client_accuracy, is_local
@@ -15,42 +15,28 @@ from pfljax.report.style import (
     GREY,
     GRID,
     PALETTE,
+    Axes,
+    Figure,
     add_legend,
     integer_ticks,
     line_styles,
     merge_equal,
     new_figure,
+    plot_line,
     wrap,
 )
+from pfljax.report.tidy import tidy
 from pfljax.runs.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 AXES = {  # what curves may go over -> (name of the axis, scale)
     "rounds": ("round", 1),
     "bytes": ("sent up and down by all clients (MB)", 1e-6),
     "seconds": ("virtual seconds", 1),
 }
-CAPTIONS = {
-    "differences": "Difference to the best method in points of test accuracy, with its "
-    "95 % interval. A filled dot marks a difference that remains after Holm's "
-    "correction at 5 %.",
-    "curves_by_rounds": "Test accuracy, mean over all clients; line: mean over seeds, "
-    "band: ± one standard deviation over seeds.",
-    "curves_by_bytes": "The same curves over the bytes sent by all clients. A method "
-    "that sends nothing is a level line at its last value.",
-    "curves_by_seconds": "The same curves over virtual seconds.",
-    "accuracy": "Test accuracy of the personal models at the last round, mean over "
-    "clients; whiskers: ± one standard deviation over seeds.",
-    "accuracy_over_clients": "Test accuracy of the clients at the last round, from the "
-    "best to the worst, as means over seeds.",
-}
 MOST = 30  # methods in the figure of differences
 
 
-def differences(comparisons: Frame) -> "Figure | None":
+def differences(comparisons: Frame) -> Figure | None:
     """The other methods' differences to the best, with their 95 % intervals.
 
     None if there is no comparison.
@@ -76,14 +62,11 @@ def differences(comparisons: Frame) -> "Figure | None":
     return figure
 
 
-def draw_comparison(
-    groups: Sequence[Group], frame: Frame, comparisons: Frame
-) -> "dict[str, Figure | None]":
-    """The figures of a comparison by name, as in `CAPTIONS`."""
+def draw_comparison(groups: Sequence[Group], frame: Frame) -> dict[str, Figure]:
+    """The figures of a comparison by name, beside that of differences."""
     curves = group_curves(frame)
     local = local_label(groups)
     figures = {
-        "differences": differences(comparisons),
         "curves_by_rounds": draw_curves(curves, local),
         "curves_by_bytes": draw_curves(curves, local, "bytes"),
         "accuracy_over_clients": accuracy_over_clients(groups),
@@ -93,14 +76,10 @@ def draw_comparison(
     return figures
 
 
-def comparison_curves(runs: Sequence[Result], by: str = "rounds") -> "Figure":
+def comparison_curves(runs: Sequence[Result], by: str = "rounds") -> Figure:
     """Mean accuracy over "rounds", "bytes" or "seconds", with ± std over seeds."""
     groups = group_runs(runs)
-    curves = {
-        group.label: {run.experiment.seed: make_curve(run) for run in group.runs}
-        for group in groups
-    }
-    return draw_curves(curves, local_label(groups), by)
+    return draw_curves(group_curves(tidy(groups)), local_label(groups), by)
 
 
 def local_label(groups: Sequence[Group]) -> str | None:
@@ -109,9 +88,7 @@ def local_label(groups: Sequence[Group]) -> str | None:
     return labels[0] if labels else None
 
 
-def draw_curves(
-    curves: Curves, local: str | None = None, by: str = "rounds"
-) -> "Figure":
+def draw_curves(curves: Curves, local: str | None = None, by: str = "rounds") -> Figure:
     """The curves of methods, by seed; see `comparison_curves`."""
     figure, (axes,) = new_figure(6.4, 3.8)
     styles = method_styles(list(curves), local)
@@ -148,7 +125,7 @@ def _average_seeds(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.nda
 
 
 def _draw_curve(
-    axes: "Axes",
+    axes: Axes,
     x: np.ndarray,
     accuracy: np.ndarray,
     style: dict[str, Any],
@@ -166,12 +143,10 @@ def _draw_curve(
     if len(accuracy) > 1:
         std = accuracy.std(axis=0, ddof=1)
         axes.fill_between(x, mean - std, mean + std, color=style["color"], **BAND)
-    # A line through one point is not seen.
-    point = {"marker": "o", "clip_on": False} if len(x) == 1 else {}
-    axes.plot(x, mean, **point, **style)
+    plot_line(axes, x, mean, **style)
 
 
-def accuracy_over_clients(groups: Sequence[Group]) -> "Figure":
+def accuracy_over_clients(groups: Sequence[Group]) -> Figure:
     """The clients of each method from best to worst: quantiles, averaged over seeds."""
     labels = [group.label for group in groups]
     styles = method_styles(labels, local_label(groups))

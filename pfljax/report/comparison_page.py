@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfljax.evaluation.significance import ENOUGH
-from pfljax.report.frames import Frame
 from pfljax.report.groups import (
     OF_A_RUN,
     Group,
@@ -16,50 +14,12 @@ from pfljax.report.html import Block
 from pfljax.report.run_page import origin_pairs, run_notices
 from pfljax.report.runs import number
 from pfljax.report.settings import settings_by_group, value_text
-from pfljax.report.tables import EMPTY, Column, Table, keep_known
+from pfljax.report.tables import EMPTY, Column, Table
 from pfljax.runs import names
 from pfljax.runs.config import to_json
 from pfljax.runtime.words import count_noun
 
 FACTS = ("dataset", "partition", "model", "models")
-PAIR_COLUMNS = (
-    Column("difference", "Difference (points)", 100, "+.2f"),
-    Column("p_holm", "p after Holm", 1, ".3g"),
-    Column("low", "95 % from", 100, ".2f"),
-    Column("high", "to", 100, ".2f"),
-    Column("p", "p", 1, ".3g"),
-    Column("p_wilcoxon", "p (Wilcoxon, seeds)", 1, ".3g"),
-    Column("p_clients", "p (Wilcoxon, clients)", 1, ".3g"),
-    Column("win", "Clients win", 1, ".0f"),
-    Column("tie", "tie", 1, ".0f"),
-    Column("lose", "lose", 1, ".0f"),
-    Column("seeds", "Seeds", 1, ".0f"),
-    Column("needed", "Seeds to decide", 1, ".0f"),
-)
-PAIR_NOTE = (
-    "Differences in test accuracy between the main models at the last round, on the "
-    "same clients, data and seeds. The method with the greater mean is named first. "
-    "The p-value after Holm's correction says whether another seed would give the same "
-    f"answer: from {ENOUGH} seeds on it comes from Student's t over the means of the "
-    "seeds, and with fewer seeds from a moderated t that also uses the clients "
-    "(evaluation/significance.py). The correction is applied once over the comparisons "
-    "with the best method and once over the others. The interval is that of the "
-    "uncorrected test. Wilcoxon's test over clients asks whether these clients gain, "
-    "and says nothing about other seeds. The last column is the number of seeds that "
-    "would find this difference in 80 % of cases; a dash means more than 100."
-)
-
-
-def pair_table(comparisons: Frame) -> Table:
-    """The comparisons as text."""
-    columns = keep_known(comparisons, PAIR_COLUMNS)
-    rows = [
-        [f"{row['method']} against {row['against']}"]
-        + [column.text(number(row[column.key])) for column in columns]
-        for row in comparisons.to_dict("records")
-    ]
-    header = ["Comparison", *(column.title for column in columns)]
-    return Table("Differences in pairs", header, rows, note=PAIR_NOTE)
 
 
 def comparison_notices(

@@ -11,8 +11,8 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.runs import main_accuracy, number
-from pfljax.report.tidy import select_main
+from pfljax.report.groups import group_runs
+from pfljax.report.tidy import select_main, tidy
 from pfljax.runs.result import Result
 
 SHARES = (0.5, 0.9)  # of the best accuracy: the targets if none are given
@@ -33,14 +33,9 @@ Curves = Mapping[str, Mapping[int, Curve]]  # by method and seed
 
 def make_curve(run: Result) -> Curve:
     """The curve of the main model of a run."""
-    lines = [line for line in run.metrics if "evaluations" in line]
-    accuracy = [main_accuracy(line["evaluations"]).get("mean") for line in lines]
-    spent = [
-        [number(line.get(name)) for line in lines]
-        for name in ("round", "bytes_up", "bytes_down", "clock")
-    ]
-    rounds, up, down, clock = np.array(spent)
-    return Curve(np.array(accuracy, float), rounds, up + down, clock)
+    groups = group_runs([run])
+    curves = group_curves(tidy(groups))
+    return curves[groups[0].label][run.experiment.seed]
 
 
 def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:

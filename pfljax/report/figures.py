@@ -4,14 +4,13 @@ Figures of several runs are in `comparison_figures`.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from pfljax.report.comparison_figures import comparison_curves as comparison_curves
 from pfljax.report.comparison_figures import differences as differences
-from pfljax.report.curves import make_curve
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.quantities import quantities_by_size
 from pfljax.report.runs import number, personal_is_server
@@ -20,15 +19,14 @@ from pfljax.report.style import (
     GREY,
     GRID,
     PALETTE,
+    Axes,
+    Figure,
     add_legend,
     integer_ticks,
     new_figure,
+    plot_line,
 )
 from pfljax.runs.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_CLIENTS = 50  # with large dots
 MOST_LANES = 40  # of the timeline
@@ -36,7 +34,7 @@ MOST_ROUNDS = 12
 COLOURS = {"personal": PALETTE[0], "server": PALETTE[1]}
 
 
-def learning_curves(run: Result) -> "Figure | None":
+def learning_curves(run: Result) -> Figure | None:
     """Test accuracy and loss by round: the mean and a 10-90 % band over clients."""
     if not list_models(run):
         return None
@@ -60,12 +58,13 @@ def learning_curves(run: Result) -> "Figure | None":
     return figure
 
 
-def accuracy_by_seconds(run: Result) -> "Figure | None":
+def accuracy_by_seconds(run: Result) -> Figure | None:
     """Test accuracy by virtual seconds: the mean and a 10-90 % band over clients."""
     if "clock" not in run.metrics[-1] or not list_models(run):
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
-    _draw_models(axes, run, make_curve(run).seconds, "accuracy", 100)
+    seconds = [line["clock"] for line in run.metrics if line.get("evaluations")]
+    _draw_models(axes, run, seconds, "accuracy", 100)
     axes.set(xlabel="virtual seconds", ylabel="test accuracy (%)")
     axes.set_xlim(0, run.metrics[-1]["clock"] or 1)
     axes.grid(axis="y", **GRID)
@@ -74,21 +73,16 @@ def accuracy_by_seconds(run: Result) -> "Figure | None":
 
 
 def _draw_models(
-    axes: "Axes", run: Result, x: np.ndarray, metric: str, scale: float = 1
+    axes: Axes, run: Result, x: Any, metric: str, scale: float = 1
 ) -> None:
     """Draws a metric of each model over x [T]."""
-    # A line through one point is not seen.
-    marker = "o" if len(x) == 1 else None
     for model, text in list_models(run).items():
         values = run.clients.get(f"{model}/test/{metric}")
-        if values is None:
-            continue
-        mean, low, high = over_clients(scale * values)
-        axes.fill_between(x, low, high, color=COLOURS[model], **BAND)
-        axes.plot(x, mean, color=COLOURS[model], marker=marker, label=text)
+        if values is not None:
+            draw_clients(axes, x, scale * values, color=COLOURS[model], label=text)
 
 
-def accuracy_by_client(run: Result) -> "Figure | None":
+def accuracy_by_client(run: Result) -> Figure | None:
     """Test accuracy of each client at the last round, sorted by the first model's."""
     models = list_models(run)
     if not models:
@@ -111,7 +105,7 @@ def accuracy_by_client(run: Result) -> "Figure | None":
     return figure
 
 
-def label_distribution(run: Result) -> "Figure | None":
+def label_distribution(run: Result) -> Figure | None:
     """Examples by client and class, by colour: white for none."""
     counts = np.asarray(run.partition["class_histogram"])  # [C, K]
     if counts.size == 0 or not counts.any():
@@ -130,19 +124,17 @@ def label_distribution(run: Result) -> "Figure | None":
     return figure
 
 
-def lambda_curve(run: Result) -> "Figure | None":
+def lambda_curve(run: Result) -> Figure | None:
     """Accuracy along a mixture's lambda: the mean and a 10-90 % band over clients."""
     test = run.clients.get("mixture/test/accuracy")
     if test is None:
         return None
     grid = run.clients["mixture/lambda"]
     figure, (axes,) = new_figure(5.2, 3.2)
-    mean, low, high = over_clients(100 * test.T)
-    axes.fill_between(grid, low, high, color=PALETTE[0], **BAND)
-    axes.plot(grid, mean, color=PALETTE[0], label="test")
+    draw_clients(axes, grid, 100 * test.T, color=PALETTE[0], label="test")
     validation = run.clients.get("mixture/validation/accuracy")
     if validation is not None:
-        mean, _, _ = over_clients(100 * validation.T)
+        mean = np.nanmean(100 * validation.T, axis=1)
         axes.plot(grid, mean, color=GREY, linestyle="--", label="validation")
         chosen = run.summary["mixture"]["chosen_on_validation"]["accuracy"]
         level = 100 * number(chosen["mean"])
@@ -153,7 +145,7 @@ def lambda_curve(run: Result) -> "Figure | None":
     return figure
 
 
-def timeline(run: Result) -> "Figure | None":
+def timeline(run: Result) -> Figure | None:
     """The activity of clients in the first rounds over virtual seconds.
 
     Each client has a lane, and each turn a bar: from its download to its upload.
@@ -196,8 +188,8 @@ def _draw_turns(
     )
 
 
-def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mean, 10th, 90th percentile) f[T] over the clients of `values` [T, C].
+def draw_clients(axes: Axes, x: Any, values: np.ndarray, **style: Any) -> None:
+    """Draws the mean and a 10-90 % band over the clients of `values` [T, C].
 
     NaN of clients without examples is left out, and so are infinite losses.
     """
@@ -207,7 +199,8 @@ def over_clients(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
         warnings.simplefilter("ignore", RuntimeWarning)
         mean = np.nanmean(values, axis=1)
         low, high = np.nanpercentile(values, [10, 90], axis=1)
-    return mean, low, high
+    axes.fill_between(x, low, high, color=style["color"], **BAND)
+    plot_line(axes, x, mean, **style)
 
 
 def list_models(run: Result) -> dict[str, str]:
@@ -218,42 +211,12 @@ def list_models(run: Result) -> dict[str, str]:
     return {m: m for m in models if f"{m}/test/accuracy" in run.clients}
 
 
-# name -> (how it is drawn, what it shows)
-OF_RUN: dict[str, tuple[Callable[[Result], "Figure | None"], str]] = {
-    "learning_curves": (
-        learning_curves,
-        "Test accuracy and loss: the mean over all clients, and a band from the 10th "
-        "to the 90th percentile of clients. The dotted line marks the round chosen on "
-        "validation data. The training loss is the mean of a round's participants.",
-    ),
-    "accuracy_by_client": (
-        accuracy_by_client,
-        "Test accuracy of each client at the last round, from the worst to the best.",
-    ),
-    "label_distribution": (
-        label_distribution,
-        "Examples of each class that each client holds.",
-    ),
-    "quantities_by_size": (
-        quantities_by_size,
-        "Quantities that the method reports of each client at the last round, by the "
-        "number of its training examples, with Spearman's rank correlation.",
-    ),
-    "lambda_curve": (
-        lambda_curve,
-        "Accuracy of the mixture (1 - λ) federated + λ local at the last round: the "
-        "mean over clients, and a band from their 10th to their 90th percentile.",
-    ),
-    "accuracy_by_seconds": (
-        accuracy_by_seconds,
-        "Test accuracy over virtual seconds, which are computed from bytes, local "
-        "steps and the devices' profile.",
-    ),
-    "timeline": (
-        timeline,
-        "The activity of clients in the first rounds. Each client has a lane; a bar "
-        "reaches from its download to the arrival of its upload, and vertical lines "
-        "mark the ends of rounds. Clients with orange bars missed the deadline and "
-        "did not report.",
-    ),
-}
+OF_RUN = (
+    learning_curves,
+    accuracy_by_client,
+    label_distribution,
+    quantities_by_size,
+    lambda_curve,
+    accuracy_by_seconds,
+    timeline,
+)

@@ -1,22 +1,20 @@
 """Matrices as colours: each has its colour bar, and numbers that are read on it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colorbar import Colorbar
+from pfljax.report.style import Axes
 
 
 def heat_map(
-    axes: "Axes",
+    axes: Axes,
     values: np.ndarray,
     label: str,
     texts: Sequence[Sequence[str]] = (),
     **more: Any,
-) -> "Colorbar":
+) -> Any:
     """Draws a matrix with a colour bar that is called `label`; the bar.
 
     Args:

@@ -10,16 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
-from pfljax.report.style import draw
+from pfljax.report.captions import CAPTIONS
+from pfljax.report.style import Figure, draw
 from pfljax.report.tables import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CSS_PIXELS = 86  # an inch of a figure in a page
 LONG = 40  # characters; a column of longer texts is wrapped
@@ -52,10 +50,10 @@ class Cards(NamedTuple):
 Block = str | Table | Picture | Pairs | Cards
 
 
-def picture(name: str, figure: "Figure", caption: str) -> Picture:
+def picture(name: str, figure: Figure) -> Picture:
     """A figure as it stands in a page."""
     width = round(CSS_PIXELS * figure.get_size_inches()[0])
-    return Picture(name, draw(figure, "svg"), "svg+xml", width, caption)
+    return Picture(name, draw(figure, "svg"), "svg+xml", width, CAPTIONS[name])
 
 
 def render(

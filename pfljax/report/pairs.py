@@ -14,27 +14,26 @@ import numpy as np
 
 from pfljax.evaluation import significance
 from pfljax.evaluation.significance import Pair
+from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.groups import Group
-from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg
+from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg, number
+from pfljax.report.tables import Column, Table, keep_known
 
+NAMES = ("method", "against", "with_best", "same_clients")
 COLUMNS = (
-    "method",
-    "against",
-    "seeds",
-    "difference",
-    "low",
-    "high",
-    "p_holm",
-    "p",
-    "p_wilcoxon",
-    "p_clients",
-    "win",
-    "tie",
-    "lose",
-    "with_best",
-    "needed",  # seeds that would find this difference; NaN for more than 100
-    "same_clients",
+    Column("difference", "Difference (points)", 100, "+.2f"),
+    Column("p_holm", "p after Holm", 1, ".3g"),
+    Column("low", "95 % from", 100, ".2f"),
+    Column("high", "to", 100, ".2f"),
+    Column("p", "p", 1, ".3g"),
+    Column("p_wilcoxon", "p (Wilcoxon, seeds)", 1, ".3g"),
+    Column("p_clients", "p (Wilcoxon, clients)", 1, ".3g"),
+    Column("win", "Clients win", 1, ".0f"),
+    Column("tie", "tie", 1, ".0f"),
+    Column("lose", "lose", 1, ".0f"),
+    Column("seeds", "Seeds", 1, ".0f"),
+    Column("needed", "Seeds to decide", 1, ".0f"),
 )
 
 
@@ -85,7 +84,7 @@ def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
             (with_best if is_with_best else others).append((a, b))
     rows = [row | {"with_best": True} for row in _compare_family(with_best)]
     rows += [row | {"with_best": False} for row in _compare_family(others)]
-    return make_frame(rows, COLUMNS), refusals
+    return make_frame(rows, [*NAMES, *(column.key for column in COLUMNS)]), refusals
 
 
 def explain_mismatch(a: Scores, b: Scores) -> str:
@@ -154,3 +153,16 @@ def _test_ranks(difference: Pair) -> dict[str, Any]:
         counts = significance.win_tie_loss(counted)
         row |= dict(zip(("win", "tie", "lose"), counts, strict=True))
     return row
+
+
+def pair_table(comparisons: Frame) -> Table:
+    """The comparisons as text."""
+    columns = keep_known(comparisons, COLUMNS)
+    rows = [
+        [f"{row['method']} against {row['against']}"]
+        + [column.text(number(row[column.key])) for column in columns]
+        for row in comparisons.to_dict("records")
+    ]
+    header = ["Comparison", *(column.title for column in columns)]
+    title = "Differences in pairs"
+    return Table(title, header, rows, note=NOTES[title])

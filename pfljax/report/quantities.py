@@ -1,16 +1,12 @@
 """Quantities that a method reports of each client, such as pFedVEM's confidence tau."""
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pfljax.report.style import GRID, PALETTE, integer_ticks, new_figure
+from pfljax.report.style import GRID, PALETTE, Axes, Figure, integer_ticks, new_figure
 from pfljax.runs.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PREFIX = "client/"  # of their names in clients.npz
 SPAN = 10  # greatest by least number from which on an axis is logarithmic
@@ -25,7 +21,7 @@ def list_quantities(run: Result) -> dict[str, np.ndarray]:
     }
 
 
-def quantities_by_size(run: Result) -> "Figure | None":
+def quantities_by_size(run: Result) -> Figure | None:
     """The quantities of each client by its training examples."""
     quantities = list_quantities(run)
     if not quantities:
@@ -41,7 +37,7 @@ def quantities_by_size(run: Result) -> "Figure | None":
     return figure
 
 
-def scatter(axes: "Axes", x: Any, values: Any, colour: str = PALETTE[0]) -> None:
+def scatter(axes: Axes, x: Any, values: Any, colour: str = PALETTE[0]) -> None:
     """Draws a dot for each client; wide axes are logarithmic."""
     axes.plot(x, values, "o", color=colour, markersize=4, alpha=0.6, rasterized=True)
     for numbers, scale in ((x, axes.set_xscale), (values, axes.set_yscale)):

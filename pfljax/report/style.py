@@ -16,9 +16,11 @@ import numpy as np
 from pfljax.runtime import files
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.axes import Axes as Axes
     from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Figure
+else:
+    Axes = Axis = Figure = Any
 
 # Okabe and Ito's palette, safe for colour-blind readers; its yellow is left out.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288")
@@ -49,7 +51,7 @@ GRID: dict[str, Any] = {"color": "#e6e6e6", "linewidth": 0.6}
 
 def new_figure(
     width: float, height: float, panels: int = 1, **more: Any
-) -> "tuple[Figure, list[Axes]]":
+) -> tuple[Figure, list[Axes]]:
     """A figure of `width` x `height` inches with `panels` axes side by side."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -89,7 +91,13 @@ def merge_equal(
     return [(index, " = ".join(names)) for index, names in merged.items()]
 
 
-def add_legend(axes: "Axes") -> None:
+def plot_line(axes: Axes, x: Any, y: Any, **style: Any) -> None:
+    """Draws a line, or a dot if it has one point, which a line would not show."""
+    dot = {"marker": "o", "clip_on": False} if len(x) == 1 else {}
+    axes.plot(x, y, **dot, **style)
+
+
+def add_legend(axes: Axes) -> None:
     """Names the labelled lines right of the axes, from the highest end downwards."""
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     lines.sort(key=lambda line: -np.nan_to_num(np.asarray(line.get_ydata())[-1]))
@@ -100,7 +108,7 @@ def add_legend(axes: "Axes") -> None:
         text.set_parse_math(False)
 
 
-def integer_ticks(axis: "Axis") -> None:
+def integer_ticks(axis: Axis) -> None:
     """Sets ticks at whole numbers, at most 13."""
     from matplotlib.ticker import MaxNLocator
 
@@ -113,7 +121,7 @@ def wrap(label: str) -> str:
 
 
 def save_figure(
-    figure: "Figure", stem: Path, kinds: Sequence[str] = ("png", "pdf")
+    figure: Figure, stem: Path, kinds: Sequence[str] = ("png", "pdf")
 ) -> None:
     """Writes stem.png, stem.pdf or other kinds; equal figures give equal bytes."""
     for kind in kinds:
@@ -121,7 +129,7 @@ def save_figure(
             part.write_bytes(draw(figure, kind))
 
 
-def draw(figure: "Figure", kind: str) -> bytes:
+def draw(figure: Figure, kind: str) -> bytes:
     """The figure as a file of this kind."""
     import matplotlib
 

@@ -6,16 +6,18 @@ A point is what was swept but for the seed, such as "mu=0.1 lr=0.05".
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pfljax.evaluation.over_clients import FIGURES
+from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame, read_text
 from pfljax.report.pairs import Scores
 from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.style import (
     GRID,
+    Figure,
     add_legend,
     line_styles,
     merge_equal,
@@ -24,7 +26,6 @@ from pfljax.report.style import (
 )
 from pfljax.report.tables import (
     ACCURACY,
-    ACCURACY_NOTE,
     CALIBRATION,
     make_table,
     values_by_seed,
@@ -33,9 +34,6 @@ from pfljax.report.tables import markdown as table_markdown
 from pfljax.report.tidy import COLUMNS, ORACLE, main_accuracies, select_main
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.documents import damage_error
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FIRST = "round"  # the columns before it are what was swept
 MODELS = {  # (model, lambda) in sweep.csv -> model in the tidy table
@@ -143,7 +141,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     columns = (*ACCURACY, *CALIBRATION)
     values = values_by_seed(tidy(rows))
     title = "Test metrics at the last round"
-    return table_markdown(make_table(title, values, columns, ACCURACY_NOTE))
+    return table_markdown(make_table(title, values, columns, NOTES["Accuracy"]))
 
 
 def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -167,7 +165,7 @@ def _swept(frame: Frame) -> list[str]:
     return names[: names.index(FIRST)]
 
 
-def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> "Figure | None":
+def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> Figure | None:
     """Accuracy over the swept number with most values, a line for each other point.
 
     It is the personal models' mean over clients at the last round; whiskers are ± one
@@ -193,7 +191,7 @@ def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> "Figure | None":
 
 def _draw_points(
     curves: Mapping[str, np.ndarray], ticks: Sequence[str], along: str
-) -> "Figure":
+) -> Figure:
     """Draws means and whiskers f[2, ticks] by label."""
     merged = merge_equal(list(curves), list(curves.values()))
     drawn, (axes,) = new_figure(6.4, 3.6)

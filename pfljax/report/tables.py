@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pfljax.evaluation.fairness import DECILES
 from pfljax.evaluation.over_clients import DETECTION, FIGURES
+from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.tidy import ORACLE
 
@@ -75,12 +76,6 @@ CALIBRATION = (
     Column("ece_batchwise", "ECE by batch", better=-1, spread=True),
     Column("mce_batchwise", "MCE by batch", better=-1, spread=True),
 )
-CALIBRATION_NOTE = (
-    "Means over clients, ± the standard deviation over seeds. ECE and MCE have 15 bins "
-    "over all examples of a client; by batch they are binned batch by batch. AUROC is "
-    "of the entropy of predictions, for examples of classes that a client does not "
-    "hold against its own."
-)
 FAIRNESS = (
     # A spread is not ranked: clients that all do badly are alike.
     Column("variance", "Variance (points²)", 1e4, ".1f"),
@@ -97,31 +92,15 @@ FAIRNESS = (
     _percent("worse_than_server", "Worse off than server", ".1f", -1),
     *(_percent(f"p{q}", f"P{q}", ".1f") for q in DECILES),
 )
-FAIRNESS_NOTE = (
-    "How the accuracy is spread over clients, as means over seeds. P10 to P90 are "
-    "deciles, IQR is the distance of the quartiles. For equal clients Gini's index is "
-    "0, and Jain's index, the entropy and the cosine are 1. Gains are means over "
-    "clients, over the same clients of another model."
-)
-ACCURACY_NOTE = (
-    "Means over seeds; ± is the sample standard deviation over seeds. The standard "
-    "deviation over clients is the population's inside a run. MB are 1e6 bytes, of all "
-    "clients up to this round."
-)
-SPENT_NOTE = (
-    "Rounds, MB up and down of all clients, and virtual seconds until the running mean "
-    "of three evaluations reaches an accuracy. A target is not reached if one seed "
-    "does not reach it. The area is the mean accuracy along the run."
-)
 UNITS = {  # of what is spent: (title, scale, format)
     "rounds": ("Rounds", 1, ".1f"),
     "bytes": ("MB", 1e-6, ".2f"),
     "seconds": ("Virtual seconds", 1, ".1f"),
 }
 SECTIONS = {
-    "Accuracy": (ACCURACY, ACCURACY_NOTE),
-    "Fairness": (FAIRNESS, FAIRNESS_NOTE),
-    "Calibration and loss": (CALIBRATION, CALIBRATION_NOTE),
+    "Accuracy": ACCURACY,
+    "Fairness": FAIRNESS,
+    "Calibration and loss": CALIBRATION,
 }
 # Groups of clients with tables of their own.
 CLIENTS = ("participants", "never chosen", "unseen", "benign", "malicious")
@@ -134,13 +113,13 @@ def detail_tables(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
     if not frame[frame.chosen.eq(True) & ~frame["last"]].empty:
         moments["chosen"] = "the round chosen on validation data"
     details = {}
-    for section, (columns, note) in SECTIONS.items():
+    for section, columns in SECTIONS.items():
         details[section] = [
             make_table(
                 f"{section} at {text}",
                 values_by_seed(frame, moment=moment),
                 columns,
-                note,
+                NOTES[section],
                 ranked,
             )
             for moment, text in moments.items()

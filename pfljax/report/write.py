@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pfljax.evaluation.fairness import check_targets
 from pfljax.report import (
@@ -14,6 +14,7 @@ from pfljax.report import (
     sweeps,
     tables,
 )
+from pfljax.report.captions import NOTES
 from pfljax.report.curves import default_targets, group_curves, spent_table
 from pfljax.report.frames import Frame
 from pfljax.report.groups import PROBLEM, differing_problem, group_runs
@@ -22,7 +23,7 @@ from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
 from pfljax.report.run_page import run_notices, run_page
 from pfljax.report.settings import settings_by_group
-from pfljax.report.style import save_figure
+from pfljax.report.style import Figure, save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.config import from_dict, to_json
@@ -30,22 +31,11 @@ from pfljax.runs.folder import check_not_own, read_json
 from pfljax.runs.result import result
 from pfljax.runtime import files
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 LEAD = ("differences", "curves_by_rounds")  # figures of the first screen
 WITHOUT_BASELINES = (
     "This sweep does not contain local training and fine-tuned FedAvg. To compare a "
     "point with them, run pfljax compare."
 )
-
-
-class Options(NamedTuple):
-    """Options of a report: files beside the page, and the text that is returned."""
-
-    with_tables: bool = False  # as Markdown and LaTeX
-    figure_kinds: Sequence[str] = ()  # of figures as files, such as "pdf"
-    verbose: bool = False  # return all tables in Markdown, not the overview alone
 
 
 def write_run_report(
@@ -73,10 +63,9 @@ def write_run_report(
     check_targets(targets)
     run = result(folder)
     frame = tidy(group_runs([run]))
-    drawn = {name: draw(run) for name, (draw, _) in figures.OF_RUN.items()}
-    captions = {name: caption for name, (_, caption) in figures.OF_RUN.items()}
+    drawn = {draw.__name__: draw(run) for draw in figures.OF_RUN}
     out = files.make_folder(Path(out or folder))
-    pictures = _save_figures(drawn, captions, out, figure_kinds)
+    pictures = _save_figures(drawn, out, figure_kinds)
     details = tables.detail_tables(frame, ranked=False)
     details["Until a target"] = [_spent_table(frame, targets, ranked=False)]
     page = run_page(run, details, pictures, read_landscapes(run.folder))
@@ -122,29 +111,25 @@ def write_comparison(
     runs = [result(folder) for folder in folders]
     groups = group_runs(runs)
     frame = tidy(groups)
-    ranked = not differing_problem(groups)
     means = main_accuracies(frame)
-    scores = [pairs.make_scores(g, means.get(g.label, {})) for g in groups]
-    comparisons, refusals = pairs.compare(scores if ranked else [])
-    drawn = comparison_figures.draw_comparison(groups, frame, comparisons)
     out = files.make_folder(Path(out))
     files.write_text(out / "comparison.csv", frame.to_csv(index=False))
     report = Report(
         title="Comparison",
         facts=comparison_page.comparison_facts(groups),
-        notices=[*comparison_page.comparison_notices(groups, unfinished), *refusals],
+        notices=comparison_page.comparison_notices(groups, unfinished),
         frame=frame,
-        comparisons=comparisons,
-        ranked=ranked,
-        figures=drawn,
+        scores=[pairs.make_scores(g, means.get(g.label, {})) for g in groups],
+        ranked=not differing_problem(groups),
+        figures=comparison_figures.draw_comparison(groups, frame),
         more={
             "Landscapes": first_landscapes(groups),
             "Settings": comparison_page.settings_blocks(groups),
             "Data, environments and runs": comparison_page.origin_blocks(groups),
         },
     )
-    options = Options(with_tables, figure_kinds, verbose)
-    return _write(report, out / "comparison.html", targets, options)
+    page = out / "comparison.html"
+    return _write(report, page, targets, with_tables, figure_kinds, verbose)
 
 
 def write_sweep_report(
@@ -170,30 +155,23 @@ def write_sweep_report(
     about = read_json(Path(folder) / "sweep.json")
     settings = to_json(from_dict(about["experiment"]))
     over = about["over"]
-    frame = sweeps.tidy(rows)
-    ranked = not set(sweeps.swept_names(rows)).intersection(PROBLEM)
     scores = sweeps.make_scores(rows)
     has_baselines = any(each.is_baseline for each in scores)
-    comparisons, refusals = pairs.compare(scores if ranked else [])
-    progress = sweeps.progress(rows, about.get("asked", over))
     swept = {name: ", ".join(map(str, values)) for name, values in over.items()}
     fact = f"{settings['algorithm']} over {', '.join(over)}"
     report = Report(
         title="Sweep",
         facts=[fact, *comparison_page.problem_facts(settings)],
-        notices=[*progress, *refusals],
-        frame=frame,
-        comparisons=comparisons,
-        ranked=ranked,
-        figures={
-            "accuracy": sweeps.figure(rows),
-            "differences": comparison_figures.differences(comparisons),
-        },
+        notices=sweeps.progress(rows, about.get("asked", over)),
+        frame=sweeps.tidy(rows),
+        scores=scores,
+        ranked=not set(sweeps.swept_names(rows)).intersection(PROBLEM),
+        figures={"accuracy": sweeps.figure(rows)},
         more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
         advice=[] if has_baselines else [WITHOUT_BASELINES],
     )
     page = files.make_folder(Path(out)) / "sweep.html"
-    return _write(report, page, targets, Options(with_tables, figure_kinds, verbose))
+    return _write(report, page, targets, with_tables, figure_kinds, verbose)
 
 
 class Report(NamedTuple):
@@ -203,45 +181,53 @@ class Report(NamedTuple):
     facts: Sequence[str]
     notices: Sequence[str]
     frame: Frame  # tidy
-    comparisons: Frame
+    scores: Sequence[pairs.Scores]
     ranked: bool  # whether the numbers are of one problem
-    figures: "Mapping[str, Figure | None]"  # by name
+    figures: Mapping[str, Figure | None]  # by name
     more: Mapping[str, Sequence[Block]]
     advice: Sequence[str] = ()
 
 
 def _write(
-    report: Report, page: Path, targets: Sequence[float], options: Options
+    report: Report,
+    page: Path,
+    targets: Sequence[float],
+    with_tables: bool,
+    figure_kinds: Sequence[str],
+    verbose: bool,
 ) -> str:
     """Writes the page, and tables and figures as files if asked for; the screen."""
-    methods = overview.overview(report.frame, report.comparisons)
-    sentences = []
-    if len(report.comparisons):
-        sentences = overview.answer(methods, report.comparisons)
+    scores = report.scores if report.ranked else []
+    comparisons, refusals = pairs.compare(scores)
+    notices = [*report.notices, *refusals]
+    methods = overview.overview(report.frame, comparisons)
+    sentences = overview.answer(methods, comparisons) if len(comparisons) else []
     sentences += overview.describe_seeds(report.frame)
     first = overview.overview_table(methods)
     sections: dict[str, list[Table]] = {
-        "Differences in pairs": [comparison_page.pair_table(report.comparisons)],
+        "Differences in pairs": [pairs.pair_table(comparisons)],
         **tables.detail_tables(report.frame, report.ranked),
         "Until a target": [_spent_table(report.frame, targets, report.ranked)],
     }
     pictures = _save_figures(
-        report.figures, comparison_figures.CAPTIONS, page.parent, options.figure_kinds
+        {"differences": comparison_figures.differences(comparisons), **report.figures},
+        page.parent,
+        figure_kinds,
     )
     lead = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
     opened: list[Block] = [*sentences, first, *report.advice, *lead]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
-    html = render(report.title, report.facts, report.notices, opened, folded)
+    html = render(report.title, report.facts, notices, opened, folded)
     files.write_text(page, html)
     every = [first, *(table for section in sections.values() for table in section)]
     every = [table for table in every if table.rows]
-    if options.with_tables:
+    if with_tables:
         for end, form in ((".md", tables.markdown), (".tex", tables.latex)):
             files.write_text(page.with_suffix(end), "\n".join(map(form, every)))
-    sentences = [*report.notices, *sentences]
-    if options.verbose:
+    sentences = [*notices, *sentences]
+    if verbose:
         return "\n\n".join([*sentences, *map(tables.markdown, every)])
     shown = overview.overview_table(methods, overview.MOST_ROWS)
     hidden = len(first.rows) - len(shown.rows)
@@ -257,13 +243,12 @@ def _spent_table(frame: Frame, targets: Sequence[float], ranked: bool) -> Table:
         return Table("", [], [])
     columns = tables.spent_columns(targets)
     return tables.make_table(
-        "Until a target", values, columns, tables.SPENT_NOTE, ranked
+        "Until a target", values, columns, NOTES["Until a target"], ranked
     )
 
 
 def _save_figures(
-    drawn: "Mapping[str, Figure | None]",
-    captions: Mapping[str, str],
+    drawn: Mapping[str, Figure | None],
     out: Path,
     kinds: Sequence[str],
 ) -> list[Picture]:
@@ -272,7 +257,7 @@ def _save_figures(
     for name, figure in drawn.items():
         if figure is None:
             continue
-        pictures.append(picture(name, figure, captions[name]))
+        pictures.append(picture(name, figure))
         if kinds:
             save_figure(figure, files.make_folder(out / "figures") / name, kinds)
     return pictures

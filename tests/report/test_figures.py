@@ -158,7 +158,7 @@ def test_quantiles_over_clients_are_means_over_seeds(runs):
 
 
 def test_differences_to_the_best_with_their_intervals():
-    row = dict.fromkeys(pairs.COLUMNS) | {"method": "a", "with_best": True}
+    row = dict.fromkeys(pairs.compare([])[0]) | {"method": "a", "with_best": True}
     rows = [
         row
         | {"against": "b", "difference": 0.1, "low": 0.05, "high": 0.15, "p_holm": 0},
@@ -171,7 +171,7 @@ def test_differences_to_the_best_with_their_intervals():
     sure, unsure = axes.lines[1:4:2]
     assert sure.get_markerfacecolor() != unsure.get_markerfacecolor() == "white"
     assert xy(sure)[0] == pytest.approx(-10)
-    assert comparison_figures.differences(make_frame([], pairs.COLUMNS)) is None
+    assert comparison_figures.differences(pairs.compare([])[0]) is None
 
 
 def test_equal_curves_are_one():
