@@ -12,9 +12,8 @@ from pfljax.report.groups import (
 )
 from pfljax.report.html import Block
 from pfljax.report.run_page import origin_pairs, run_notices
-from pfljax.report.runs import number
 from pfljax.report.settings import settings_by_group, value_text
-from pfljax.report.tables import EMPTY, Column, Table
+from pfljax.report.tables import EMPTY, Table, format_number
 from pfljax.runs import names
 from pfljax.runs.config import to_json
 from pfljax.runtime.words import count_noun
@@ -94,28 +93,19 @@ def origin_blocks(groups: Sequence[Group]) -> list[Block]:
 
 
 def _run_table(groups: Sequence[Group]) -> Table:
-    columns = (
-        Column("seconds", "Training (s)", 1, ",.1f"),
-        Column("peak_bytes", "Most memory (MB)", 1e-6, ",.1f"),
-        Column("step_flops", "Step (MFLOP)", 1e-6, ",.1f"),
-    )
     rows = []
-    for group in groups:
-        for run in group.runs:
-            costs = {**run.environment, "step_flops": run.summary.get("step_flops")}
-            cells = [column.text(number(costs.get(column.key))) for column in columns]
-            command = str(run.environment.get("command", EMPTY))
-            rows.append(
-                [
-                    group.label,
-                    str(run.experiment.seed),
-                    run.folder.name,
-                    run.partition["sha256"][:12],
-                    ", ".join(run.environment.get("devices", [])),
-                    *cells,
-                    command,
-                ]
-            )
-    titles = [column.title for column in columns]
-    header = ["Method", "Seed", "Folder", "Data", "Devices", *titles, "Command"]
-    return Table("Runs", header, rows)
+    for label, run in [(group.label, run) for group in groups for run in group.runs]:
+        costs = run.environment
+        row = {
+            "Method": label,
+            "Seed": str(run.experiment.seed),
+            "Folder": run.folder.name,
+            "Data": run.partition["sha256"][:12],
+            "Devices": ", ".join(costs.get("devices", [])),
+            "Training (s)": format_number(costs.get("seconds"), ",.1f"),
+            "Most memory (MB)": format_number(costs.get("peak_bytes"), ",.1f", 1e-6),
+            "Step (MFLOP)": format_number(run.summary.get("step_flops"), ",.1f", 1e-6),
+            "Command": str(costs.get("command", EMPTY)),
+        }
+        rows.append(row)
+    return Table("Runs", list(rows[0]), [list(row.values()) for row in rows])

@@ -1,7 +1,6 @@
 """pandas, imported when a table is made: that takes half a second."""
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 # A pandas.DataFrame. pandas' own annotations lose the type of every second expression.
@@ -13,10 +12,3 @@ def make_frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Fra
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)  # type: ignore[arg-type]
-
-
-def read_text(path: Path) -> Frame:
-    """The table of a CSV file, as text."""
-    import pandas as pd
-
-    return pd.read_csv(path, dtype=str, keep_default_na=False)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.report.runs import is_main, main_accuracy, model_text, number
-from pfljax.report.tables import Column
+from pfljax.report.tables import format_number
 from pfljax.runs.result import Result
 
 Card = tuple[str, str, str]  # title, value, note
@@ -14,7 +14,6 @@ MEMORY_OF = {
     "process": "of the process, since it began",
     "device": "of the fullest device, since the process began",
 }
-PERCENT = Column("", "", 100, ".2f")
 
 
 def key_figures(run: Result) -> list[Card]:
@@ -29,7 +28,7 @@ def key_figures(run: Result) -> list[Card]:
 
 
 def _percent(share: float | None) -> str:
-    return PERCENT.text(number(share))
+    return format_number(share, ".2f", 100)
 
 
 def _accuracies(run: Result) -> Iterator[Card]:

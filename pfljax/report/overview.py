@@ -76,12 +76,17 @@ def overview_table(table: Frame, most: int | None = None) -> Table:
         mark = MARK if row.is_alike else ""
         rows.append([str(method), mark, *(c.text(row[c.key]) for c in columns)])
     header = ["Method", "", *(column.title for column in columns)]
-    note = MARK_NOTE if table.is_alike.any() else ""
+    notes = [MARK_NOTE] if table.is_alike.any() else []
+    if len(rows) < len(table):
+        notes.insert(0, f"... and {len(table) - len(rows)} more")
+    note = "\n".join(notes)
     return Table("Test accuracy at the last round", header, rows, note=note)
 
 
 def answer(table: Frame, comparisons: Frame) -> list[str]:
     """Sentences: the highest mean, and whether another seed would say the same."""
+    if comparisons.empty:
+        return []
     best, accuracy = str(table.index[0]), table.accuracy.iloc[0]
     with_best = comparisons[comparisons.with_best.eq(True)]
     tested = with_best[with_best.p_holm.notna()]
@@ -141,7 +146,7 @@ def _list(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def screen(table: Table, sentences: Sequence[str], more: int = 0) -> str:
+def screen(table: Table, sentences: Sequence[str]) -> str:
     """A table and sentences in 80 columns."""
     from rich import box
     from rich.console import Console
@@ -160,10 +165,7 @@ def screen(table: Table, sentences: Sequence[str], more: int = 0) -> str:
     text = io.StringIO()
     Console(file=text, width=WIDTH, color_system=None, markup=False).print(shown)
     lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
-    if more:
-        lines.append(f"... and {more} more")
-    if table.note:
-        lines.append(table.note)
+    lines += table.note.splitlines()
     for sentence in sentences:
         lines += textwrap.wrap(
             sentence, WIDTH, break_long_words=False, break_on_hyphens=False

@@ -10,7 +10,7 @@ from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, rende
 from pfljax.report.key_figures import key_figures
 from pfljax.report.quantities import list_quantities
 from pfljax.report.settings import model_names, model_of_each, settings_by_group
-from pfljax.report.tables import Column, Table
+from pfljax.report.tables import Table, format_number
 from pfljax.runs import names
 from pfljax.runs.config import to_json
 from pfljax.runs.result import Result
@@ -108,11 +108,11 @@ def client_columns(run: Result) -> dict[str, Sequence[Any]]:
             columns[heading] = run.clients[name].tolist()
     columns["Classes"] = (histogram > 0).sum(1)
     for model, text in figures.list_models(run).items():
-        column = Column("", f"Accuracy, {text} (%)", 100, ".2f")
         accuracy = run.clients[f"{model}/test/accuracy"][-1].astype(float)
-        columns[column.title] = [column.text(value) for value in accuracy]
+        texts = [format_number(value, ".2f", 100) for value in accuracy]
+        columns[f"Accuracy, {text} (%)"] = texts
     for name, values in list_quantities(run).items():
-        columns[name] = [Column("", name, form=".4g").text(v) for v in values]
+        columns[name] = [format_number(value, ".4g") for value in values]
     return columns
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pfljax.evaluation.over_clients import FIGURES
 from pfljax.report.captions import NOTES
-from pfljax.report.frames import Frame, make_frame, read_text
+from pfljax.report.frames import Frame, make_frame
 from pfljax.report.pairs import Scores
 from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.style import (
@@ -53,13 +53,15 @@ def read(folder: str | Path) -> Frame:
       ValueError: no run is finished.
       FileError: the table is damaged.
     """
+    import pandas as pd
+
     path = Path(folder) / "sweep.csv"
     if not path.exists():
         raise ValueError(
             f"{folder} has no sweep.csv: no run is finished; run its command again"
         )
     try:
-        frame = read_text(path)
+        frame: Frame = pd.read_csv(path, dtype=str, keep_default_na=False)
         for name in ("round", "mean", "clock", *FIGURES):
             if name in frame or name == "mean":
                 frame[name] = [float(text or "nan") for text in frame[name]]

@@ -11,11 +11,19 @@ from typing import Any, NamedTuple
 from pfljax.evaluation.fairness import DECILES
 from pfljax.evaluation.over_clients import DETECTION, FIGURES
 from pfljax.report.captions import NOTES
+from pfljax.report.curves import default_targets, group_curves, spent_table
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.tidy import ORACLE
 
 EMPTY = "–"
 INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
+
+
+def format_number(value: float | None, form: str, scale: float = 1) -> str:
+    """value * scale in this format; a dash for None and NaN."""
+    if value is None or math.isnan(value):
+        return EMPTY
+    return format(value * scale, form)
 
 
 class Column(NamedTuple):
@@ -30,7 +38,7 @@ class Column(NamedTuple):
 
     def text(self, value: float) -> str:
         """The number as it is shown; a dash for NaN."""
-        return EMPTY if math.isnan(value) else format(value * self.scale, self.form)
+        return format_number(value, self.form, self.scale)
 
 
 class Table(NamedTuple):
@@ -106,8 +114,10 @@ SECTIONS = {
 CLIENTS = ("participants", "never chosen", "unseen", "benign", "malicious")
 
 
-def detail_tables(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
-    """The tables of all models by section: accuracy, fairness, and calibration."""
+def detail_tables(
+    frame: Frame, targets: Sequence[float], ranked: bool
+) -> dict[str, list[Table]]:
+    """The tables of all models by section: accuracy, fairness, calibration, targets."""
     moments = {"last": "the last round"}
     # Where all runs chose their last round, one table stands for both.
     if not frame[frame.chosen.eq(True) & ~frame["last"]].empty:
@@ -130,17 +140,25 @@ def detail_tables(frame: Frame, ranked: bool) -> dict[str, list[Table]]:
     for text, values in others.items():
         title = f"Accuracy at the last round {text}"
         details["Accuracy"].append(make_table(title, values, ACCURACY, "", ranked))
+    details["Until a target"] = [_target_table(frame, targets, ranked)]
     return details
 
 
-def spent_columns(targets: Sequence[float]) -> list[Column]:
-    """Columns of the costs until each target, and of the area under the curve."""
+def _target_table(frame: Frame, targets: Sequence[float], ranked: bool) -> Table:
+    """The costs until targets; without rows if no run has two evaluations."""
+    curves = group_curves(frame)
+    targets = sorted(set(targets or default_targets(curves)))
+    values = spent_table(curves, targets)
+    if values["area"].isna().all():
+        return Table("", [], [])
     columns = []
     for target in targets:
         for name, (title, scale, form) in UNITS.items():
             title = f"{title} to {100 * target:g} %"
             columns.append(Column(f"{name}_to_{target:g}", title, scale, form, -1))
-    return [*columns, _percent("area", "Area under the curve")]
+    columns.append(_percent("area", "Area under the curve"))
+    title = "Until a target"
+    return make_table(title, values, columns, NOTES[title], ranked)
 
 
 def values_by_seed(

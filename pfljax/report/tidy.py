@@ -47,6 +47,7 @@ COLUMNS = (
     *FIGURES,
 )
 CURVES = ("accuracy", "loss")  # metrics of all evaluated rounds
+BASELINES = {"local": is_local, "tuned": is_tuned_fedavg}
 ORACLE = "oracle (chosen on test)"
 MIXTURES = {  # in summary.json -> model in the table
     "chosen_on_validation": "λ chosen on validation",
@@ -64,7 +65,10 @@ def tidy(groups: Sequence[Group]) -> Frame:
         for run in group.runs:
             head: Row = {"method": group.label, "seed": run.experiment.seed}
             head["seconds"] = number(run.environment.get("seconds"))
-            references = _find_references(run, runs)
+            references = {
+                name: _find_baseline(run, runs, is_baseline)
+                for name, is_baseline in BASELINES.items()
+            }
             for line in _evaluated_lines(run):
                 rows += [head | row for row in _line_rows(run, line, references)]
     return make_frame(rows, COLUMNS)
@@ -193,22 +197,15 @@ def _accuracy_at(run: Result, last: bool) -> np.ndarray | None:
     return client_accuracy(run, round_=chosen.get("round", -1))
 
 
-def _find_references(run: Result, runs: Sequence[Result]) -> dict[str, Result | None]:
-    """The runs of local training and of fine-tuned FedAvg that `run` is held against.
-
-    A run of either has no reference of its own kind.
-    """
-    kinds = {"local": is_local, "tuned": is_tuned_fedavg}
-    return {
-        name: None if is_kind(run.experiment) else find_baseline(run, runs, is_kind)
-        for name, is_kind in kinds.items()
-    }
-
-
-def find_baseline(
+def _find_baseline(
     run: Result, runs: Sequence[Result], is_baseline: Callable[[Experiment], bool]
 ) -> Result | None:
-    """The run of a baseline on the same data and seed, with the most equal settings."""
+    """The run of a baseline on the same data and seed, with the most equal settings.
+
+    A run of this baseline has none of its own kind.
+    """
+    if is_baseline(run.experiment):
+        return None
     candidates = [
         other
         for other in runs

@@ -1,5 +1,6 @@
 """Writes the reports of runs, comparisons and sweeps."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +15,6 @@ from pfljax.report import (
     sweeps,
     tables,
 )
-from pfljax.report.captions import NOTES
-from pfljax.report.curves import default_targets, group_curves, spent_table
 from pfljax.report.frames import Frame
 from pfljax.report.groups import PROBLEM, differing_problem, group_runs
 from pfljax.report.html import Block, Pairs, Picture, picture, render
@@ -66,8 +65,7 @@ def write_run_report(
     drawn = {draw.__name__: draw(run) for draw in figures.OF_RUN}
     out = files.make_folder(Path(out or folder))
     pictures = _save_figures(drawn, out, figure_kinds)
-    details = tables.detail_tables(frame, ranked=False)
-    details["Until a target"] = [_spent_table(frame, targets, ranked=False)]
+    details = tables.detail_tables(frame, targets, ranked=False)
     page = run_page(run, details, pictures, read_landscapes(run.folder))
     files.write_text(out / "report.html", page)
     cards = Table("", ["Key figure", ""], [card[:2] for card in key_figures(run)])
@@ -183,7 +181,7 @@ class Report(NamedTuple):
     frame: Frame  # tidy
     scores: Sequence[pairs.Scores]
     ranked: bool  # whether the numbers are of one problem
-    figures: Mapping[str, Figure | None]  # by name
+    figures: Mapping[str, Figure | None]  # by name, beside that of differences
     more: Mapping[str, Sequence[Block]]
     advice: Sequence[str] = ()
 
@@ -197,54 +195,33 @@ def _write(
     verbose: bool,
 ) -> str:
     """Writes the page, and tables and figures as files if asked for; the screen."""
-    scores = report.scores if report.ranked else []
-    comparisons, refusals = pairs.compare(scores)
+    comparisons, refusals = pairs.compare(report.scores if report.ranked else [])
     notices = [*report.notices, *refusals]
     methods = overview.overview(report.frame, comparisons)
-    sentences = overview.answer(methods, comparisons) if len(comparisons) else []
-    sentences += overview.describe_seeds(report.frame)
+    answer = overview.answer(methods, comparisons)
+    answer += overview.describe_seeds(report.frame)
     first = overview.overview_table(methods)
-    sections: dict[str, list[Table]] = {
+    sections = {
         "Differences in pairs": [pairs.pair_table(comparisons)],
-        **tables.detail_tables(report.frame, report.ranked),
-        "Until a target": [_spent_table(report.frame, targets, report.ranked)],
+        **tables.detail_tables(report.frame, targets, report.ranked),
     }
-    pictures = _save_figures(
-        {"differences": comparison_figures.differences(comparisons), **report.figures},
-        page.parent,
-        figure_kinds,
-    )
+    drawn = {"differences": comparison_figures.differences(comparisons)}
+    pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)
     lead = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
-    opened: list[Block] = [*sentences, first, *report.advice, *lead]
+    opened: list[Block] = [*answer, first, *report.advice, *lead]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
-    html = render(report.title, report.facts, notices, opened, folded)
-    files.write_text(page, html)
-    every = [first, *(table for section in sections.values() for table in section)]
+    files.write_text(page, render(report.title, report.facts, notices, opened, folded))
+    every = [first, *itertools.chain(*sections.values())]
     every = [table for table in every if table.rows]
     if with_tables:
         for end, form in ((".md", tables.markdown), (".tex", tables.latex)):
             files.write_text(page.with_suffix(end), "\n".join(map(form, every)))
-    sentences = [*notices, *sentences]
     if verbose:
-        return "\n\n".join([*sentences, *map(tables.markdown, every)])
+        return "\n\n".join([*notices, *answer, *map(tables.markdown, every)])
     shown = overview.overview_table(methods, overview.MOST_ROWS)
-    hidden = len(first.rows) - len(shown.rows)
-    return overview.screen(shown, sentences, hidden)
-
-
-def _spent_table(frame: Frame, targets: Sequence[float], ranked: bool) -> Table:
-    """The costs until targets; without rows if no run has two evaluations."""
-    curves = group_curves(frame)
-    targets = sorted(set(targets or default_targets(curves)))
-    values = spent_table(curves, targets)
-    if values["area"].isna().all():
-        return Table("", [], [])
-    columns = tables.spent_columns(targets)
-    return tables.make_table(
-        "Until a target", values, columns, NOTES["Until a target"], ranked
-    )
+    return overview.screen(shown, [*notices, *answer])
 
 
 def _save_figures(
