@@ -4,7 +4,7 @@
     python experiments/speed/stores.py growth    20 calls of 100 of 400 records
     python experiments/speed/stores.py kills     SIGKILL at random moments
 
-The figures and what follows from them are in experiments/speed.md. `ours` is
+The figures and what follows from them are in experiments/speed/REPORT.md. `ours` is
 `pfljax.engine.disk_store`. The others keep each record under its client and round:
 `ocdbt` in tensorstore's transactional B+tree, `files` in a file a record, and `zarr3`
 as a chunk [1, 1, bytes] of an array over the B+tree.
