@@ -14,7 +14,7 @@ from pfljax.simulate import export, simulation
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import groups, points
 
-# Accuracy, mean over clients, between float32 and bfloat16: see experiments/speed/REPORT.md.
+# Between the accuracies of float32 and bfloat16: see experiments/speed/REPORT.md.
 BOUND = 0.01
 
 
