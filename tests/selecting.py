@@ -36,7 +36,7 @@ def made(name, cohort=3, **changed):
     of_run = {
         "num_clients": CLIENTS, "sizes": SIZES, "seconds": SECONDS, "rounds": 12,
         "least_label": LABELS, "greatest_label": GREATEST, "label_count": COUNTS,
-        "epochs": 5, "task": toy.classifier(), "public_rows": PUBLIC_ROWS,
+        "epochs": 5, "task": toy.classifier(), "num_public": PUBLIC_ROWS,
     }  # fmt: skip
     return factory(cohort, **(factories.select_context(factory, **of_run) | changed))
 

@@ -414,3 +414,9 @@ def test_a_factory_with_its_options_alone_makes_a_component():
         ditto(lam=-1)
     with pytest.raises(TypeError, match="ditto is a name alone"):
         Component("ditto")(toy.quadratic(), toy.full_batch())
+
+
+@pytest.mark.parametrize("settings", [{"algorithm": ditto}, {"channel": [ditto]}])
+def test_a_factory_that_was_not_called_is_refused(settings):
+    with pytest.raises(ValueError, match=r"got the function ditto; write ditto\(\)"):
+        Experiment(**settings)

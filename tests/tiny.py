@@ -14,6 +14,7 @@ import numpy as np
 
 from pfljax import Experiment
 from pfljax.cli import parser
+from pfljax.cli.options import to_experiment
 from pfljax.engine.state import join_stacks, split_ids
 from pfljax.report import html
 from pfljax.runs import config
@@ -123,7 +124,7 @@ def unfinished(folder, place):
 def parsed(*flags):
     """The experiment of `pfljax run FLAGS`."""
     command = parser.parse(["run", *flags])
-    return parser.options.experiment(command.keywords["settings"])
+    return to_experiment(command.keywords["settings"])
 
 
 def options(experiment):

@@ -119,8 +119,8 @@ def _shape(workload: Workload, method: str) -> Shape:
     factory = algorithms.method(parse(method).name)
     known = factories.select_context(
         factory,
-        most_rows=int(sizes(workload).max()),
-        public_rows=0,
+        max_examples=int(sizes(workload).max()),
+        num_public=0,
         num_clients=workload.clients,
     )
     return Shape(

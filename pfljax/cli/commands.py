@@ -22,11 +22,6 @@ Values = Annotated[
         help="A setting and its values. Repeat it to sweep several settings.",
     ),
 ]
-Kind = Literal[
-    "kinds", "algorithms", "models", "datasets", "partitions", "noises", "selections",
-    "profiles", "modes", "channels", "aggregations", "optimizers", "server_optimizers",
-    "schedules", "logs",
-]  # fmt: skip
 
 
 def run(settings: Any, processes: Processes = SINGLE) -> None:
@@ -40,7 +35,7 @@ def run(settings: Any, processes: Processes = SINGLE) -> None:
 
     # First: an incomplete address is refused before the method loads JAX.
     address_of_processes = address(**vars(processes))
-    experiment = options.experiment(settings)
+    experiment = options.to_experiment(settings)
     checks.check(experiment)
     run_experiment(checks.resolve(experiment), address_of_processes)
 
@@ -72,8 +67,8 @@ def sweep(
 
     Example: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
     """
-    values = options.values(over)
-    experiment = options.experiment(settings)
+    values = options.parse_over(over)
+    experiment = options.to_experiment(settings)
     from pfljax.report import write_sweep_report
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all
@@ -126,7 +121,9 @@ def report(
 
 
 def list_(
-    kind: Annotated[Positional[Kind], arg(help="A kind of component.")] = "kinds",
+    kind: Annotated[
+        Positional[str | None], arg(help="A kind of component, such as algorithms.")
+    ] = None,
     name: Annotated[
         Positional[str | None],
         arg(help="A component, of which to print the whole description."),
@@ -138,7 +135,7 @@ def list_(
     """
     from pfljax.cli import listing
 
-    if kind == "kinds":
+    if kind is None:
         print(listing.list_kinds())
     elif name is not None:
         print(listing.describe(kind, name))

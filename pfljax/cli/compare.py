@@ -1,11 +1,14 @@
 """`pfljax compare`: several methods on the same clients."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from pfljax.cli import options
-from pfljax.core import requirements
+from pfljax.cli.options import to_experiment
+from pfljax.core.components import parse
+from pfljax.core.requirements import require
+from pfljax.runs.settings import Experiment
 
 Methods = Annotated[
     Positional[tuple[str, ...]],
@@ -30,8 +33,8 @@ def compare(
 
     Example: pfljax compare fedper ditto:lam=0.5 --seeds 5 --rounds 50
     """
-    experiments = options.experiments(methods, settings)
-    requirements.require("--seeds", seeds, seeds >= 1, "at least 1")
+    experiments = _make_experiments(methods, settings)
+    require("--seeds", seeds, seeds >= 1, "at least 1")
     base = experiments[0]
     out = base.out or f"runs/{base.dataset.name}-compare"
     from pfljax.runs import checks
@@ -53,3 +56,22 @@ def compare(
         verbose=verbose,
     )
     print(f"{answer}\n\n{out}/comparison.html")
+
+
+def _make_experiments(methods: Sequence[str], settings: Any) -> list[Experiment]:
+    """One experiment for each method, all with the same settings.
+
+    Raises:
+      ValueError: no method is given, or one is given twice.
+    """
+    if not methods:
+        raise ValueError(
+            "no method is given; expected pfljax compare NAME ..., such as fedper or "
+            "ditto:lam=0.5"
+        )
+    choices = [parse(text) for text in methods]
+    for choice in choices:
+        if choices.count(choice) > 1:
+            raise ValueError(f"{choice} is given twice; give it once")
+    shared = to_experiment(settings)
+    return [shared.replace(algorithm=choice) for choice in choices]

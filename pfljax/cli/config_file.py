@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pfljax.core import components
-from pfljax.core.components import Component
 from pfljax.runs import checks, config
 from pfljax.runs.settings import Experiment, label
 from pfljax.runtime import documents
@@ -19,14 +17,6 @@ def last_value(option: str, args: Sequence[str]) -> str | None:
         if name == option:
             last = value if equals else next(iter(args[i + 1 :]), None)
     return last
-
-
-def method(args: Sequence[str]) -> Component:
-    """The method of the arguments, of their config file, or the default."""
-    text = last_value("--algorithm", args)
-    if text is not None:
-        return components.parse(text)
-    return (read(args) or Experiment()).algorithm
 
 
 def read(args: Sequence[str]) -> Experiment | None:

@@ -43,7 +43,7 @@ def list_kinds() -> str:
     return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
 
 
-def list_broken_methods(kind: str) -> list[str]:
+def list_broken_methods(kind: str | None) -> list[str]:
     """One line for each file of a method that cannot be imported."""
     if kind != "algorithms":
         return []
@@ -56,7 +56,7 @@ def list_components(kind: str) -> str:
 
     Methods are grouped by their families.
     """
-    by_name = find_factories(kind.removesuffix("s"))
+    by_name = _find_factories(kind)
     width = 1 + max(map(len, by_name))
     if kind == "algorithms":
         return _list_families(by_name, width)
@@ -76,15 +76,19 @@ def describe(kind: str, name: str) -> str:
     Raises:
       ValueError: the kind has no component of this name.
     """
-    kind = kind.removesuffix("s")
-    factory = requirements.find(kind, find_factories(kind), name)
+    factory = requirements.find(kind.removesuffix("s"), _find_factories(kind), name)
     texts = [inspect.getdoc(factory) or ""]
-    if kind == "algorithm":
+    if kind == "algorithms":
         texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")
     options = ",".join(_write_options(factory))
     written = f"{name}:{options}" if options else name
     texts.append(f"With its defaults: {written}")
     return "\n\n".join(filter(None, texts))
+
+
+def _find_factories(kind: str) -> Mapping[str, Callable]:
+    requirements.find("kind", KINDS, kind)
+    return find_factories(kind.removesuffix("s"))
 
 
 def _list_model_groups() -> list[str]:

@@ -1,13 +1,16 @@
-"""The options of commands: tyro makes them from dataclasses of the settings."""
+"""The settings of a run as options of the command line.
+
+tyro makes an option of each field of a dataclass. `make_options` makes this dataclass
+from the fields of `Experiment`, where a component is a text, such as "ditto:lam=1.0".
+`to_experiment` makes an `Experiment` of the values that tyro read.
+"""
 
 import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-import tyro
+from tyro.conf import arg
 
 from pfljax.core import annotations, components
 from pfljax.runs.config import to_json
@@ -19,51 +22,14 @@ COMMON = (
     *("epochs", "batch_size", "lr", "momentum", "weight_decay", "optimizer", "rounds"),
     *("cohort", "selection", "eval_every", "devices", "out", "seed"),
 )
-OF_ONE_RUN = ("algorithm", "label")  # a comparison sets them for each run
 CONFIG = (
     "The config.json of a run, whose settings replace the defaults. Other options take "
     "precedence: `--config FILE --rounds 200 --out FOLDER`. `run` also takes the "
     "folder from the file, unless --out names another."
 )
 
-RunFolder = Annotated[Path, tyro.conf.arg(help="The folder of a run.")]
 
-
-@dataclasses.dataclass(frozen=True)
-class Processes:
-    """For an experiment that several processes run together."""
-
-    distributed: Annotated[
-        bool,
-        tyro.conf.arg(help="Ask the cluster manager, such as Slurm, for the others."),
-    ] = False
-    coordinator: Annotated[
-        str | None, tyro.conf.arg(help="HOST:PORT of process 0, without a manager.")
-    ] = None
-    processes: Annotated[int | None, tyro.conf.arg(help="The number of processes.")] = (
-        None
-    )
-    process: Annotated[
-        int | None, tyro.conf.arg(help="The number of this process, from 0.")
-    ] = None
-
-
-def values(over: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
-    """The values of --over NAME VALUE VALUE ..., by name."""
-    by_name = {}
-    for name, *texts in filter(None, over):
-        name = name.replace("-", "_")
-        if not texts:
-            raise ValueError(f"--over {name} has no value; give --over {name} VALUE")
-        if name in by_name:
-            raise ValueError(f"--over {name} is given twice; give all values at once")
-        by_name[name] = [components.literal(text) for text in texts]
-    if not by_name:
-        raise ValueError("--over is missing; give --over NAME VALUE VALUE")
-    return by_name
-
-
-def record(
+def make_options(
     names: Collection[str], base: Experiment | None = None, has_file: bool = True
 ) -> type:
     """A dataclass of the settings of these names, in a group for each heading.
@@ -84,66 +50,62 @@ def record(
         group = dataclasses.make_dataclass(heading, fields, namespace={"__doc__": ""})
         groups.append((heading, group, dataclasses.field(default_factory=group)))
     if has_file:
-        file = Annotated[str | None, tyro.conf.arg(help=CONFIG)]
+        file = Annotated[str | None, arg(help=CONFIG)]
         groups.append(("config", file, dataclasses.field(default=None)))
     return dataclasses.make_dataclass("Options", groups)
 
 
 def _make_field(name: str, text: str, default: Any) -> tuple[str, Any, Any]:
-    """A setting as a field whose annotation tyro reads; components are texts."""
-    # Without ranges, which tyro does not look for in a union.
-    kind: Any = Union[annotations.alternatives(FIELDS[name].type)]  # noqa: UP007
+    """(name, annotation, field) of a setting, as `make_dataclass` takes them."""
     if isinstance(default, list):
-        kind, default = tuple[str, ...], tuple(default)
+        kind: Any = tuple[str, ...]
+        default = tuple(default)
     elif "converter" in FIELDS[name].metadata:
         kind = str
-    annotation = Annotated[kind, tyro.conf.arg(help=text)]
+    else:
+        # Without ranges, which tyro does not look for in a union.
+        kind = Union[annotations.alternatives(FIELDS[name].type)]  # noqa: UP007
+    annotation = Annotated[kind, arg(help=text)]
     return name, annotation, dataclasses.field(default=default)
 
 
-def experiment(settings: Any) -> Experiment:
-    """The experiment of a dataclass that `record` made."""
+def to_experiment(options: Any) -> Experiment:
+    """The experiment of a dataclass that `make_options` made."""
     values: dict[str, Any] = {}
     for heading in HELP:
-        values |= vars(getattr(settings, heading))
+        values |= vars(getattr(options, heading))
     return Experiment(**values)
 
 
-def experiments(methods: Sequence[str], settings: Any) -> list[Experiment]:
-    """One experiment for each method, all with the same settings.
-
-    Raises:
-      ValueError: no method is given, or one is given twice.
-    """
-    if not methods:
-        raise ValueError(
-            "no method is given; expected pfljax compare NAME ..., such as fedper or "
-            "ditto:lam=0.5"
-        )
-    choices = [components.parse(text) for text in methods]
-    for choice in choices:
-        if choices.count(choice) > 1:
-            raise ValueError(f"{choice} is given twice; give it once")
-    shared = experiment(settings)
-    return [shared.replace(algorithm=choice) for choice in choices]
+def parse_over(over: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
+    """The values of --over NAME VALUE VALUE ..., by name."""
+    by_name = {}
+    for name, *texts in filter(None, over):
+        name = name.replace("-", "_")
+        if not texts:
+            raise ValueError(f"--over {name} has no value; give --over {name} VALUE")
+        if name in by_name:
+            raise ValueError(f"--over {name} is given twice; give all values at once")
+        by_name[name] = [components.literal(text) for text in texts]
+    if not by_name:
+        raise ValueError("--over is missing; give --over NAME VALUE VALUE")
+    return by_name
 
 
-def defer(command: Callable, settings: type | None = None) -> Callable:
-    """A function for tyro that returns the call of a command instead of making it.
+@dataclasses.dataclass(frozen=True)
+class Processes:
+    """For an experiment that several processes run together."""
 
-    An error of the command is then no error of its options. A parameter `settings` of
-    the command gets the options of the dataclass `settings`.
-    """
-    parameters = dict(inspect.signature(command).parameters)
-    if settings is not None:
-        annotation = Annotated[settings, tyro.conf.arg(name="")]
-        parameters["settings"] = parameters["settings"].replace(annotation=annotation)
+    distributed: Annotated[
+        bool, arg(help="Ask the cluster manager, such as Slurm, for the others.")
+    ] = False
+    coordinator: Annotated[
+        str | None, arg(help="HOST:PORT of process 0, without a manager.")
+    ] = None
+    processes: Annotated[int | None, arg(help="The number of processes.")] = None
+    process: Annotated[int | None, arg(help="The number of this process, from 0.")] = (
+        None
+    )
 
-    def call(*values: Any, **arguments: Any) -> Callable[[], None]:
-        return functools.partial(command, *values, **arguments)
 
-    # tyro reads these three. After `functools.wraps` it would read the command itself.
-    call.__doc__ = command.__doc__
-    call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
-    call.__dict__["__signature__"] = inspect.Signature(list(parameters.values()))
-    return call
+RunFolder = Annotated[Path, arg(help="The folder of a run.")]

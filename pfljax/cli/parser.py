@@ -1,16 +1,25 @@
-"""The arguments of the program, parsed into the call of a command."""
+"""Reads the command line, and calls the command that it asks for.
+
+`run` answers `pfljax --help` and `pfljax --version` itself. For the rest, `parse` gives
+tyro one function for each command. tyro reads the options from its signature and fills
+in the arguments; `parse` returns the call. An error of tyro becomes one line.
+"""
 
 import contextlib
+import functools
 import inspect
 import io
 import re
 from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import tyro
 
 from pfljax import __version__
-from pfljax.cli import commands, compare, config_file, model_commands, options
-from pfljax.core import factories, requirements
+from pfljax.cli import commands, compare, config_file, model_commands
+from pfljax.cli.options import COMMON, make_options
+from pfljax.core import components, factories
+from pfljax.core.requirements import require_known, unknown
 from pfljax.runs.settings import FIELDS
 
 ABOUT = "Simulates personalised federated learning."
@@ -45,7 +54,9 @@ COMMANDS = {
 }
 COMPLETION = "--tyro-print-completion"
 SHELLS = ("bash", "zsh", "tcsh", "fish")
-WITH_METHOD = ("run", "sweep")  # commands that take --algorithm and --config
+OPTIONS = ("--help", "--version", COMPLETION)  # in place of a command
+WITH_METHOD = ("run", "sweep")  # commands with --algorithm and --config
+OF_ONE_RUN = ("algorithm", "label")  # settings that a comparison sets for each run
 
 
 def run(args: Sequence[str]) -> None:
@@ -79,21 +90,12 @@ def parse(args: Sequence[str]) -> Callable[[], None]:
     Raises:
       ValueError: the arguments are wrong.
     """
-    name = args[0]
-    if name == COMPLETION:
-        requirements.require_known(COMPLETION, " ".join(args[1:]), SHELLS)
-    else:
-        requirements.find("command", COMMANDS, name)
-    records = _make_records(name, args)
-    functions = {
-        key: options.defer(command, records.get(key))
-        for key, command in COMMANDS.items()
-    }
+    _check_first(args)
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
             return tyro.extras.subcommand_cli_from_dict(
-                functions,
+                _make_functions(args),
                 prog="pfljax",
                 description=ABOUT,
                 args=["--help" if arg == "--help-all" else arg for arg in args],
@@ -102,30 +104,72 @@ def parse(args: Sequence[str]) -> Callable[[], None]:
     except SystemExit as stop:
         if stop.code:
             raise ValueError(_describe_error(args, box.getvalue())) from None
-        if name in WITH_METHOD:
-            _print_method(args)
+        if args[0] in WITH_METHOD:
+            print(_end_help(args))
         raise
 
 
-def _make_records(name: str, args: Sequence[str]) -> dict[str, type]:
-    """The settings that each command takes as options, as dataclasses."""
-    base = config_file.read(args) if name in WITH_METHOD else None
-    if base is not None and name == "sweep":
+def _check_first(args: Sequence[str]) -> None:
+    """Raises a ValueError unless the first argument is a command or an option."""
+    first = args[0]
+    if first == COMPLETION:
+        require_known(COMPLETION, " ".join(args[1:]), SHELLS)
+    elif first.startswith("-"):
+        raise ValueError(unknown("option", dict.fromkeys(OPTIONS), first))
+    elif first not in COMMANDS:
+        raise ValueError(unknown("command", COMMANDS, first))
+
+
+def _make_functions(args: Sequence[str]) -> dict[str, Callable]:
+    """The function of each command that tyro reads."""
+    base = None
+    if args[0] in WITH_METHOD:
+        base = config_file.read(args)
+    if base is not None and args[0] == "sweep":
         base = base.replace(out=None)  # the file names the folder of a run
     is_short = "--help" in args or "-h" in args
-    settings = options.record(options.COMMON if is_short else FIELDS, base)
-    of_several = [name for name in FIELDS if name not in options.OF_ONE_RUN]
-    shared = options.record(of_several, has_file=False)
-    return {"run": settings, "sweep": settings, "compare": shared}
+    of_a_run = make_options(COMMON if is_short else FIELDS, base)
+    shared = [name for name in FIELDS if name not in OF_ONE_RUN]
+    of_several = make_options(shared, has_file=False)
+    settings = {"run": of_a_run, "sweep": of_a_run, "compare": of_several}
+    return {
+        name: _defer(command, settings.get(name)) for name, command in COMMANDS.items()
+    }
 
 
-def _print_method(args: Sequence[str]) -> None:
-    """Prints the method and its options below the help of a command."""
+def _defer(command: Callable, settings: type | None) -> Callable:
+    """A function with the signature of a command that returns the call of it.
+
+    tyro calls it while it parses, and an error of the command is no error of its
+    options. A parameter `settings` of the command becomes the options of `settings`.
+    """
+    parameters = dict(inspect.signature(command).parameters)
+    if settings is not None:
+        annotation = Annotated[settings, tyro.conf.arg(name="")]
+        parameters["settings"] = parameters["settings"].replace(annotation=annotation)
+
+    def call(*values: Any, **arguments: Any) -> Callable[[], None]:
+        return functools.partial(command, *values, **arguments)
+
+    # tyro reads these three. After `functools.wraps` it would read the command itself.
+    call.__doc__ = command.__doc__
+    call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    call.__dict__["__signature__"] = inspect.Signature(list(parameters.values()))
+    return call
+
+
+def _end_help(args: Sequence[str]) -> str:
+    """The lines below the settings: the method that was typed, or where to read."""
     from pfljax.cli import listing
 
-    print(listing.describe("algorithms", config_file.method(args).name))
+    method = _typed_method(args)
+    if method is None:
+        lines = ["`pfljax list algorithms NAME` lists the options of a method."]
+    else:
+        lines = [listing.describe("algorithms", method), ""]
     if "--help-all" not in args:
-        print(f"\n`pfljax {args[0]} --help-all` lists every setting.")
+        lines.append(f"`pfljax {args[0]} --help-all` lists every setting.")
+    return "\n".join(lines)
 
 
 def _describe_error(args: Sequence[str], box: str) -> str:
@@ -146,14 +190,22 @@ def _describe_error(args: Sequence[str], box: str) -> str:
 
 def _method_hint(args: Sequence[str]) -> str:
     """How to write options of the method that are given as options of the command."""
-    if args[0] not in WITH_METHOD:
+    method = _typed_method(args)
+    if method is None:
         return ""
     from pfljax import algorithms
 
-    method = config_file.method(args).name
-    options = factories.options(algorithms.method(method))
+    known = factories.options(algorithms.method(method))
     for arg in args:
         option = arg.partition("=")[0].lstrip("-").replace("-", "_")
-        if arg.startswith("--") and option in options:
+        if arg.startswith("--") and option in known:
             return f"; write --algorithm {method}:{option}=VALUE"
     return ""
+
+
+def _typed_method(args: Sequence[str]) -> str | None:
+    """The name of the method in the arguments of `run` or `sweep`."""
+    text = config_file.last_value("--algorithm", args)
+    if text is None or args[0] not in WITH_METHOD:
+        return None
+    return components.parse(text).name

@@ -119,7 +119,7 @@ def _takes_several(trial: Trial) -> bool:
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
     """Whether the method's server and traffic are the same for two different models."""
     local = Local(0.1, batch_size=2)
-    context = factories.select_context(factory, rounds=1, most_rows=1, public_rows=1)
+    context = factories.select_context(factory, rounds=1, max_examples=1, num_public=1)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
     groups = Groups(tuple(methods), _two_models(), (0, 1))
     return find_difference(groups, Shape(2, (3,), 3)) is None

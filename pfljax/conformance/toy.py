@@ -74,8 +74,8 @@ def run_options(factory, rounds):
     return factories.select_context(
         factory,
         rounds=rounds,
-        most_rows=max(SIZES),
-        public_rows=PUBLIC,
+        max_examples=max(SIZES),
+        num_public=PUBLIC,
         num_clients=len(SIZES),
     )
 

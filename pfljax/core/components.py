@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -80,18 +81,27 @@ def parse(text: str) -> Component:
 
 
 def convert(value: str | Component) -> Component:
-    """The component of a text; any other value as it is."""
+    """The component of a text; any other value as it is.
+
+    Raises:
+      ValueError: the text is none, or the value is the factory of a component.
+    """
+    if inspect.isfunction(value):
+        name = value.__name__
+        raise ValueError(
+            f"expected a component, got the function {name}; write {name}() or {name!r}"
+        )
     return parse(value) if isinstance(value, str) else value
 
 
-def convert_all(value: str | list | tuple | None) -> tuple[Component, ...]:
-    """The components of a sequence, or of one text with spaces or commas in it."""
+def convert_all(value: str | Component | list | tuple | None) -> tuple[Component, ...]:
+    """The components of a sequence, of one, or of a text with spaces or commas."""
     if isinstance(value, str):
         value = value.split()
-    if not isinstance(value, list | tuple | None):
-        return value
+    if not isinstance(value, list | tuple):
+        value = [] if value is None else [value]
     components: list[Component] = []
-    for part in value or ():
+    for part in value:
         texts = _split(part) if isinstance(part, str) else [part]
         components += map(convert, texts)
     return tuple(components)

@@ -15,10 +15,10 @@ Built = TypeVar("Built")
 Out = TypeVar("Out", covariant=True)
 Arguments = ParamSpec("Arguments")
 Options = ParamSpec("Options")
-# Keywords that a run fills in, not the user: its number of rounds, the training rows
-# of its largest client, the rows of its server, its number of clients, and the setting
-# of the server's optimizer.
-FILLED_IN = ("rounds", "most_rows", "public_rows", "num_clients", "server_optimizer")
+# Keywords that a run fills in, not the user: the number of rounds, of training examples
+# of the largest client, of examples of the server and of clients, and the setting of
+# the server's optimizer.
+FILLED_IN = ("rounds", "max_examples", "num_public", "num_clients", "server_optimizer")
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:

@@ -8,18 +8,18 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Array, ClientData, Key
 
 
-def require(method: str, public_rows: int) -> None:
+def require(method: str, num_public: int) -> None:
     """Raises a ValueError if the server has no examples."""
-    if public_rows == 0:
+    if num_public == 0:
         raise ValueError(
             f"{method} needs examples at the server, and there are none; "
             "give a share of the data set to the server, such as public=0.1"
         )
 
 
-def draw_order(key: Key, public_rows: int) -> Array:
-    """The numbers of all public examples in a random order, i32[public_rows]."""
-    order = jax.random.permutation(derive(key, "rows of the server"), public_rows)
+def draw_order(key: Key, num_public: int) -> Array:
+    """The numbers of all public examples in a random order, i32[num_public]."""
+    order = jax.random.permutation(derive(key, "rows of the server"), num_public)
     return order.astype(jnp.int32)
 
 

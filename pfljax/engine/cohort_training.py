@@ -29,7 +29,7 @@ from pfljax.core.types import (
 )
 from pfljax.engine import contract, mesh, transfer
 from pfljax.engine.chunked_vmap import over_clients, sum_over_clients
-from pfljax.engine.plan import FAR, Turns, public_rows, round_key, rows_to_write
+from pfljax.engine.plan import FAR, Turns, public_data, round_key, rows_to_write
 from pfljax.engine.setting import Setting
 from pfljax.engine.summing import clients_at_once
 
@@ -126,7 +126,7 @@ def _take_turns(
             steps=steps,
             id=client_id,
             num_clients=num_clients,
-            public=public_rows(data.examples, shared.public),
+            public=public_data(data.examples, shared.public),
         )
         client_data = ClientData(data.examples, offset, size)
         return exchange(

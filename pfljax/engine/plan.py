@@ -215,11 +215,11 @@ def make_cohort(
         num_clients=train.size.shape[0],
         round=state.round,
         key=derive(round_key(state.key, state.round), "server"),
-        public=public_rows(train.examples, public),
+        public=public_data(train.examples, public),
     )
 
 
-def public_rows(pool: Examples, public: ClientData | None) -> ClientData:
+def public_data(pool: Examples, public: ClientData | None) -> ClientData:
     """The examples of the server; if it has none, an empty part of `pool`."""
     if public is not None:
         return public

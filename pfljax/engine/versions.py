@@ -25,7 +25,7 @@ from pfljax.core.types import (
 from pfljax.engine import contract
 from pfljax.engine.cohort_training import client_key, exchange
 from pfljax.engine.modes import Mode, Pending
-from pfljax.engine.plan import FAR, public_rows, round_key
+from pfljax.engine.plan import FAR, public_data, round_key
 from pfljax.engine.rounds import receive
 from pfljax.engine.setting import Setting
 
@@ -192,7 +192,7 @@ def _train_client(
         steps=job.steps,
         id=job.client,
         num_clients=train.size.shape[0],
-        public=public_rows(train.examples, public),
+        public=public_data(train.examples, public),
     )
     data = ClientData(train.examples, offset, size)
     new_client, upload, metrics = exchange(
@@ -227,7 +227,7 @@ def _make_cohort(
         num_clients=train.size.shape[0],
         round=state.round,
         key=key,
-        public=public_rows(train.examples, public),
+        public=public_data(train.examples, public),
     )
 
 

@@ -23,7 +23,7 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Array, ClientData, Cohort, RunState, Turn
 from pfljax.engine import Setting
-from pfljax.engine.plan import public_rows
+from pfljax.engine.plan import public_data
 
 SERVER, PERSONAL, TRAINED, MIXTURE = "server", "personal", "trained", "mixture"
 
@@ -119,7 +119,7 @@ def evaluation_turn(
         steps=budget(setting.local, data.size),
         id=client_id,
         num_clients=state.participations.shape[0],
-        public=public_rows(data.examples, public),
+        public=public_data(data.examples, public),
     )
 
 

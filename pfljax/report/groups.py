@@ -7,18 +7,10 @@ from typing import Any, NamedTuple
 
 from pfljax.runs.config import to_json
 from pfljax.runs.result import Result
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import DATA_SETTINGS, HELP, Experiment
 
-# They do not make another method.
-OF_A_RUN = (
-    "seed", "out", "devices", "pin_clients", "keep_checkpoints",
-    "state_storage",
-)  # fmt: skip
-# Settings of the problem: between runs that differ in one, no method is the best.
-PROBLEM = (
-    "dataset", "partition", "clients", "noise", "test", "test_from", "examples",
-    "unseen",
-)  # fmt: skip
+# They make no other method.
+OF_A_RUN = {*HELP["Machine"], *HELP["Output"]} - {"label"}
 
 
 class Group(NamedTuple):
@@ -65,8 +57,8 @@ def differing_settings(groups: Sequence[Group]) -> list[str]:
 
 
 def differing_problem(groups: Sequence[Group]) -> list[str]:
-    """The settings of the problem itself in which the groups differ."""
-    return [name for name in differing_settings(groups) if name in PROBLEM]
+    """The settings of the data that differ: no method is then the best."""
+    return [name for name in differing_settings(groups) if name in DATA_SETTINGS]
 
 
 def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:

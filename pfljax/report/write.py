@@ -16,7 +16,7 @@ from pfljax.report import (
     tables,
 )
 from pfljax.report.frames import Frame
-from pfljax.report.groups import PROBLEM, differing_problem, group_runs
+from pfljax.report.groups import differing_problem, group_runs
 from pfljax.report.html import Block, Pairs, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
@@ -28,6 +28,7 @@ from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.config import from_dict, to_json
 from pfljax.runs.folder import check_not_own, read_json
 from pfljax.runs.result import result
+from pfljax.runs.settings import DATA_SETTINGS
 from pfljax.runtime import files
 
 LEAD = ("differences", "curves_by_rounds")  # figures of the first screen
@@ -163,7 +164,7 @@ def write_sweep_report(
         notices=sweeps.progress(rows, about.get("asked", over)),
         frame=sweeps.tidy(rows),
         scores=scores,
-        ranked=not set(sweeps.swept_names(rows)).intersection(PROBLEM),
+        ranked=not set(sweeps.swept_names(rows)).intersection(DATA_SETTINGS),
         figures={"accuracy": sweeps.figure(rows)},
         more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
         advice=[] if has_baselines else [WITHOUT_BASELINES],

@@ -24,7 +24,6 @@ IDENTITY = (
     "sha256", "clients", "input_shape", "shift", "scale", "x_crc32", "labels_crc32",
     "spans_crc32", "public_crc32", "public_labels_crc32",
 )  # fmt: skip
-CHANGEABLE = ("rounds", "keep_checkpoints", "patience", "monitor", "log")
 DEVICES = "profile_crc32"  # in the manifest: the checksum of files of devices
 
 
@@ -66,13 +65,14 @@ def begin(
 ) -> None:
     """Writes config.json and environment.json; refuses other data.
 
-    A resumed run may change only the settings in `CHANGEABLE`.
+    A resumed run keeps its label and its number of devices, of which it may have fewer
+    now.
     """
     check_data(path, manifest)
     _check_store(path, experiment.state_storage)
     if (path / "config.json").exists():
-        changes: Any = {name: getattr(experiment, name) for name in CHANGEABLE}
-        experiment = read_config(path).replace(**changes)
+        old = read_config(path)
+        experiment = experiment.replace(label=old.label, devices=old.devices)
         if not complete(path, experiment):
             for name in ("summary.json", "report.html"):  # of fewer rounds
                 (path / name).unlink(missing_ok=True)

@@ -229,6 +229,8 @@ UNHASHED = (
     "state_storage", "log", "patience", "monitor",
 )  # fmt: skip
 HELP = docstrings.sections(Experiment.__doc__)  # heading -> setting -> text
+# With the seed they say which client holds which examples.
+DATA_SETTINGS = tuple(HELP["Data"])
 
 
 def _convert(field: dataclasses.Field, value: Any) -> Any:

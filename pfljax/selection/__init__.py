@@ -21,7 +21,7 @@ from pfljax.selection.uniform import uniform as uniform
 # A factory takes the size of a cohort, then by name what it needs: `num_clients`; of
 # each client the number of its examples (`sizes`), its expected `seconds` of a round,
 # its `least_label`, `greatest_label` and `label_count`; of the run its `rounds`,
-# `epochs` and `task`; and the number of examples of the server (`public_rows`).
+# `epochs` and `task`; and the number of examples of the server (`num_public`).
 SELECTIONS: dict[str, Callable[..., Selection]] = {
     "uniform": uniform,
     "by_size": by_size,

@@ -40,7 +40,7 @@ def cmab(
     cohort: AtLeastOne,
     num_clients: AtLeastOne,
     task: Task,
-    public_rows: int,
+    num_public: int,
     *,
     alpha: NotNegative = 0.2,
     beta: Positive = 1.0,
@@ -63,7 +63,7 @@ def cmab(
       beta: sharpness by which gradients tell classes.
       memory: share of old rewards that is kept.
     """
-    require("cmab", public_rows)
+    require("cmab", num_public)
     require_cohort(cohort, num_clients)
 
     def choose(state: State, key: Key) -> Array:
@@ -71,7 +71,7 @@ def cmab(
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
         batch = take_examples(
-            members.public, jnp.arange(public_rows), jnp.ones(public_rows)
+            members.public, jnp.arange(num_public), jnp.ones(num_public)
         )
 
         # One after another: all gradients at once would be as large as all models.

@@ -42,7 +42,7 @@ def favor(
     cohort: AtLeastOne,
     num_clients: AtLeastOne,
     task: Task,
-    public_rows: int,
+    num_public: int,
     *,
     target: Share = 0.99,
     epsilon: Share = 0.1,
@@ -68,7 +68,7 @@ def favor(
       components: principal components of a model.
       hidden: units of the value network.
     """
-    require("favor", public_rows)
+    require("favor", num_public)
     require_cohort(cohort, num_clients)
     at_random = uniform(cohort, num_clients)
     widths = ((num_clients + 1) * components, hidden, hidden, num_clients)
@@ -87,7 +87,7 @@ def favor(
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
         batch = take_examples(
-            members.public, jnp.arange(public_rows), jnp.ones(public_rows)
+            members.public, jnp.arange(num_public), jnp.ones(num_public)
         )
         accuracy = jnp.mean(task.predict(model, batch).argmax(1) == batch.y)
         reward = STEEPNESS ** (accuracy - target) - 1

@@ -10,13 +10,8 @@ import numpy as np
 from pfljax.core.requirements import require, require_a, require_call
 from pfljax.core.types import Task
 from pfljax.data import DATASETS, PARTITIONS, Federation, check_federation
-from pfljax.runs.settings import Experiment
+from pfljax.runs.settings import DATA_SETTINGS, Experiment
 
-# The settings of `federate`, which its manifest records.
-DEALT = (
-    "dataset", "partition", "test", "validation", "stratified", "examples", "test_from",
-    "noise",
-)  # fmt: skip
 AN_EXPERIMENT = 'an Experiment, such as Experiment("ditto", rounds=3)'
 A_TASK = "a Task, such as models.task(module, input_shape) or models.task_from_nnx"
 A_FOLDER = "the folder of a run, such as 'runs/x'"
@@ -36,10 +31,10 @@ def check_dealing(experiment: Experiment, federation: Federation) -> None:
       ValueError: names the first such setting, and its value in the federation.
     """
     defaults = Experiment()
-    for name in DEALT:
+    for name in DATA_SETTINGS:
         value = getattr(experiment, name)
         theirs = federation.manifest.get(name)
-        if value == getattr(defaults, name) or theirs is None:
+        if value == getattr(defaults, name) or theirs is None or name == "clients":
             continue
         if not _is_theirs(name, value, federation.manifest):
             raise ValueError(

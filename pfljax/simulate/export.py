@@ -94,7 +94,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
         scale=manifest["scale"],
         # The sizes and the selection are left out: no model depends on them.
         for_method=tuple(
-            factories.select_context(factory, most_rows=1, public_rows=1).items()
+            factories.select_context(factory, max_examples=1, num_public=1).items()
         ),
     )
     task = components.make_task(experiment, shape)

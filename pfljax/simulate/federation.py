@@ -3,16 +3,11 @@
 import numpy as np
 
 from pfljax import data
+from pfljax.core.factories import select_context
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import malicious
-
-# The settings that decide which client holds which examples.
-DATA_SETTINGS = (
-    "dataset", "partition", "clients", "test", "validation", "stratified", "examples",
-    "test_from", "noise", "unseen", "public", "seed",
-)  # fmt: skip
 
 
 def build_federation(
@@ -36,19 +31,15 @@ def build_federation(
 def _everybody(experiment: Experiment) -> Federation:
     source = experiment.dataset
     deal = experiment.partition
+    # The settings that `federate` takes, by their names.
+    settings = select_context(data.federate, **vars(experiment))
+    settings["noise"] = str(experiment.noise)
     everybody = data.federate(
         data.load(source.name, **source.options),
         deal.name,
         num_clients=experiment.clients,
-        seed=experiment.seed,
         params=deal.options,
-        test=experiment.test,
-        validation=experiment.validation,
-        stratified=experiment.stratified,
-        examples=experiment.examples,
-        test_from=experiment.test_from,
-        noise=str(experiment.noise),
-        public=experiment.public,
+        **settings,
     )
     _report_left_out(everybody)
     return everybody
@@ -79,8 +70,9 @@ def _report_left_out(everybody: Federation) -> None:
     if left_out:
         say(
             f"{len(left_out)} of {len(left_out) + everybody.num_clients} natural "
-            f"clients of {everybody.name!r} have no train rows and are left out (first "
-            f"number {left_out[0]}); examples='all' deals their test examples as well"
+            f"clients of {everybody.name!r} have no training examples and are left out "
+            f"(first number {left_out[0]}); examples='all' deals their test examples "
+            "as well"
         )
 
 

@@ -28,7 +28,7 @@ def selection_facts(experiment: Experiment, federation: Federation) -> dict[str,
     factory = selection_factory(experiment)
     public = federation.public
     asked = factories.select_context(
-        factory, public_rows=0 if public is None else int(public.size)
+        factory, num_public=0 if public is None else int(public.size)
     )
     # Without a profile of devices, an example takes a second.
     if factories.select_context(factory, sizes=True, seconds=True):

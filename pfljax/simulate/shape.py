@@ -29,8 +29,8 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
     public = federation.public
     for_method = factories.select_context(
         factory,
-        most_rows=int(np.max(federation.train.size)),
-        public_rows=0 if public is None else int(public.size),
+        max_examples=int(np.max(federation.train.size)),
+        num_public=0 if public is None else int(public.size),
         num_clients=federation.num_clients,
     )
     for_selection = participants.selection_facts(experiment, federation)

@@ -63,7 +63,9 @@ class Simulation(NamedTuple):
     views: list[str]  # the models that are evaluated after a round
     trained: bool  # clients that train are also evaluated after local training
     ood: int  # examples by which detection of other classes is evaluated
-    dissimilarity: Callable[..., Any] | None  # (server, train rows) -> Dissimilarity
+    dissimilarity: (
+        Callable[..., Any] | None
+    )  # (server, training examples) -> Dissimilarity
     block: int  # clients evaluated in one call
     paging: offload_programs.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
@@ -261,7 +263,7 @@ def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation
         owner = owners(sim, federation.num_clients, first)
         parts = placement.place(grid, federation.parts, owner)
         return dataclasses.replace(federation, **parts)
-    # Train, validation and test share one pool of rows, which is placed once.
+    # Train, validation and test share one pool of examples, which is placed once.
     spans = {name: (part.offset, part.size) for name, part in federation.parts.items()}
     pool, spans = mesh.place(grid, (federation.train.examples, spans))
     parts = {name: ClientData(pool, *span) for name, span in spans.items()}

@@ -15,9 +15,9 @@ from pfljax.core import factories, requirements
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks, claims, config, partition
-from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
+from pfljax.runs.settings import DATA_SETTINGS, FIELDS, UNHASHED, Experiment
 from pfljax.simulate import arguments, begin
-from pfljax.simulate.federation import DATA_SETTINGS, build_federation
+from pfljax.simulate.federation import build_federation
 
 
 class Point(NamedTuple):
@@ -112,10 +112,11 @@ def make(
         custom = make_federation(settings.seed)
         settings = _check(settings, custom, task)
         # Points with the same examples share one federation.
-        rows = tuple(getattr(settings, name) for name in DATA_SETTINGS)
-        if rows not in dealt:
-            dealt[rows] = _deal(settings, custom)
-        clients, text = dealt[rows]
+        names = (*DATA_SETTINGS, "seed")
+        key = tuple(getattr(settings, name) for name in names)
+        if key not in dealt:
+            dealt[key] = _deal(settings, custom)
+        clients, text = dealt[key]
         digest = _digest(settings, text, with_rounds="rounds" in values)
         if digest in digests:
             raise ValueError(

@@ -4,12 +4,12 @@ import pytest
 
 import tiny
 from pfljax import Experiment
-from pfljax.cli import parser
+from pfljax.cli import options, parser
 from pfljax.runs import checks, config
 from pfljax.runs.folder import write_json
 
 WRITTEN = Experiment(
-    "ditto:lam=0.5", dataset="synthetic:rows=30,alpha=1.0", rounds=7, epochs=None,
+    "ditto:lam=0.5", dataset="synthetic:examples=30,alpha=1.0", rounds=7, epochs=None,
     steps=3, lr=1e-7, channel="clip:norm=2.0 gaussian:std=0.1", stratified=True,
     log="csv,wandb:project=mine", out="runs/mine",
 )  # fmt: skip
@@ -62,14 +62,8 @@ def test_a_sweep_leaves_the_folder_of_the_file(file):
     args = ["sweep", "--config", file, "--over", "lr", "0.1"]
     for more, out in ([], None), (["--out", "runs/grid"], "runs/grid"):
         command = parser.parse([*args, *more])
-        settings_read = parser.options.experiment(command.keywords["settings"])
+        settings_read = options.to_experiment(command.keywords["settings"])
         assert checks.resolve(settings_read.replace(out="runs/mine")) == checks.resolve(
             WRITTEN
         )
         assert settings_read.out == out
-
-
-def test_options_of_the_method_in_the_file_follow_its_name(file):
-    code, _, errors = tiny.main("run", "--config", file, "--lam", "2.0")
-    assert code == 2
-    assert "write --algorithm ditto:lam=VALUE" in errors

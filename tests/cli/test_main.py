@@ -401,7 +401,9 @@ def test_a_sweep_resumes_and_is_reported_again(tmp_path):
 MISTAKES = [
     # names
     (["rnu"], "unknown command 'rnu'; known: bench, compare, conformance, export"),
-    (["list", "methods"], "invalid choice 'methods' for argument 'kind'"),
+    (["list", "methods"], "unknown kind 'methods'; known: aggregations, algorithms"),
+    (["--verion"], "unknown option '--verion'; known: --help, --tyro-print-completion"),
+    (["--help-all"], "--version; did you mean '--help'?"),
     (["--tyro-print-completion", "sh"], "is 'sh'; known: bash, zsh, tcsh, fish"),
     (["compare", "dito"], "unknown algorithm 'dito'; known: apfl, apple, aruba"),
     (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),

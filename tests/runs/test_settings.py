@@ -55,11 +55,11 @@ def test_every_setting_has_a_help_text():
 
 
 def test_names_with_options_are_parsed_once():
-    one = Experiment(dataset="synthetic:rows=3,alpha=1.0", model="mlp:hidden=[8]")
-    assert one.dataset == components.Component("synthetic", {"alpha": 1.0, "rows": 3})
+    one = Experiment(dataset="synthetic:examples=3,alpha=1.0", model="mlp:hidden=[8]")
+    assert one.dataset == components.Component("synthetic", {"alpha": 1.0, "examples": 3})
     assert one.model == components.Component("mlp", {"hidden": (8,)})
     assert one == Experiment(dataset=one.dataset, model=one.model)
-    assert {one} == {one.replace(dataset="synthetic:alpha=1.0, rows=3")}
+    assert {one} == {one.replace(dataset="synthetic:alpha=1.0, examples=3")}
     with pytest.raises(ValueError, match="dataset: 'mnist:every' is not of the form"):
         Experiment(dataset="mnist:every")
 

@@ -177,7 +177,7 @@ def test_an_absent_class_has_no_share_and_no_number_is_lost():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"public_rows": 0}, "cmab needs examples at the server, and there"),
+        ({"num_public": 0}, "cmab needs examples at the server, and there"),
         ({"alpha": -1.0}, "alpha is -1.0; expected a finite number >= 0"),
         ({"beta": 0.0}, "beta is 0.0; expected a finite number > 0"),
         ({"memory": 1.5}, "memory is 1.5; expected a number from 0 to 1"),

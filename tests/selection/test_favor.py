@@ -176,7 +176,7 @@ def test_an_agent_finds_the_action_that_pays():
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"public_rows": 0}, "favor needs examples at the server, and there"),
+        ({"num_public": 0}, "favor needs examples at the server, and there"),
         ({"target": 1.2}, "target is 1.2; expected a number from 0 to 1"),
         ({"epsilon": -0.2}, "epsilon is -0.2; expected a number from 0 to 1"),
         ({"components": 0}, "components is 0; expected at least 1"),

@@ -185,6 +185,6 @@ def test_natural_clients_with_test_examples_only_are_reported(tmp_path, capsys):
     line = capsys.readouterr().err
     assert "2 of 3 natural clients of" in line
     assert (
-        "have no train rows and are left out (first number 0); examples='all' deals"
+        "have no training examples and are left out (first number 0); examples='all' "
         in line
     )

@@ -78,7 +78,7 @@ def d_distillation(
     graph: Literal["complete", "ring"] = "complete",
     distance: Literal["square", "kl"] = "square",
     subset: Subset = None,
-    public_rows: Count = 1,
+    num_public: Count = 1,
 ) -> Algorithm:
     """Builds D-Distillation; `rho` = 0, or a single client, is local training.
 
@@ -90,19 +90,19 @@ def d_distillation(
         ("ring").
       distance: "square", or "kl" for KL(z || s) with z clipped and normalised.
       subset: number of public examples in a round; None for all.
-      public_rows: number of public examples.
+      num_public: number of public examples.
 
     Raises:
       ValueError: there are no public examples.
     """
-    public_examples.require("d_distillation", public_rows)
-    count = min(subset or public_rows, public_rows)
+    public_examples.require("d_distillation", num_public)
+    count = min(subset or num_public, num_public)
 
     def draw(key):
-        return public_examples.draw_order(key, public_rows)[:count]
+        return public_examples.draw_order(key, num_public)[:count]
 
     def init(params, num_clients, key):
-        shape = num_clients, public_rows
+        shape = num_clients, num_public
         nothing = jnp.zeros((*shape, task.num_classes))
         return Server(nothing, nothing, known=jnp.zeros(shape), subset=draw(key))
 

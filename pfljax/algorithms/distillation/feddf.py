@@ -44,7 +44,7 @@ def feddf(
     server_lr: NotNegative = 1e-3,
     server_batch_size: AtLeastOne = 128,
     clip: Positive = 5.0,
-    public_rows: Count = 1,
+    num_public: Count = 1,
 ) -> Algorithm:
     """Builds FedDF; `server_steps` = 0 with one architecture is FedAvg.
 
@@ -57,7 +57,7 @@ def feddf(
     Raises:
       ValueError: there are no public examples.
     """
-    public_examples.require("feddf", public_rows)
+    public_examples.require("feddf", num_public)
     tasks = task.peers or (task,)
     schedule = optax.cosine_decay_schedule(server_lr, max(server_steps, 1))
     adam = optax.chain(optax.clip_by_global_norm(clip), optax.adam(schedule))

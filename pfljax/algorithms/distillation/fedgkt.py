@@ -82,7 +82,7 @@ def fedgkt(
     server_lr: ServerRate = None,
     hidden: AtLeastOne = 512,
     depth: Count = 2,
-    most_rows: AtLeastOne = 1,
+    max_examples: AtLeastOne = 1,
 ) -> Algorithm:
     """Builds FedGKT; `server_epochs` = 0 is local training.
 
@@ -95,7 +95,7 @@ def fedgkt(
       server_lr: learning rate of the server; None for that of local training.
       hidden: units of each hidden layer of g.
       depth: number of hidden layers; 0 is a linear g.
-      most_rows: number of training examples of the largest client.
+      max_examples: number of training examples of the largest client.
     """
     widths = (width(task), *[hidden] * depth, task.num_classes)
     at_server = local
@@ -105,7 +105,7 @@ def fedgkt(
     def init(params, num_clients, key):
         g = perceptron.init(derive(key, "server's network"), widths)
         moments = at_server.optimizer(learning_rate(at_server, jnp.int32(0))).init(g)
-        nothing = jnp.zeros((num_clients, most_rows, task.num_classes))
+        nothing = jnp.zeros((num_clients, max_examples, task.num_classes))
         answers = Answers(s=nothing, known=jnp.zeros(num_clients))
         return Server(g=g, moments=moments, answers=answers)
 
@@ -116,7 +116,7 @@ def fedgkt(
     return alone(task, local)._replace(
         init=init,
         message=lambda turn, server, w: tree.take_or(server.answers, turn.id),
-        train=training(task, local, alpha, temperature, most_rows),
+        train=training(task, local, alpha, temperature, max_examples),
         aggregate=answering(at_server, alpha, temperature, server_epochs),
         personal=lambda turn, server, w, data: Pair(w=w, g=server.g),
         predict=predict,
@@ -125,7 +125,7 @@ def fedgkt(
     )
 
 
-def training(task, local, alpha, temperature, most_rows):
+def training(task, local, alpha, temperature, max_examples):
     """The `train` of a client, towards the server's logits for its examples."""
 
     def train(turn, message, w, data):
@@ -141,7 +141,7 @@ def training(task, local, alpha, temperature, most_rows):
 
         w, metrics = fit_objective(objective, w, number_examples(data), turn, local)
         size = local.batch_size
-        upload = sent_examples.from_client(task, w, data, turn, most_rows, size)
+        upload = sent_examples.from_client(task, w, data, turn, max_examples, size)
         return w, upload, metrics
 
     return train

@@ -77,7 +77,7 @@ def fedmd(
     pretrain_epochs: Count = 20,
     pretrain_own_epochs: Count = 25,
     public_batch_size: AtLeastOne = 256,
-    public_rows: Count = 1,
+    num_public: Count = 1,
 ) -> Algorithm:
     """Builds FedMD; with all three numbers of epochs 0 it is local training.
 
@@ -91,14 +91,14 @@ def fedmd(
     Raises:
       ValueError: there are no public examples.
     """
-    public_examples.require("fedmd", public_rows)
-    count = min(subset, public_rows)
+    public_examples.require("fedmd", num_public)
+    count = min(subset, num_public)
     on_public = local._replace(batch_size=public_batch_size)
     epochs = pretrain_epochs, pretrain_own_epochs
 
     def init(params, num_clients, key):
         nothing = jnp.zeros((count, task.num_classes))
-        return Server(nothing, public_examples.draw_order(key, public_rows))
+        return Server(nothing, public_examples.draw_order(key, num_public))
 
     def choose_subset(turn, server, client):
         classes = task.num_classes

@@ -70,7 +70,7 @@ def mocha(
     *,
     lam: Positive = 0.001,
     period: AtLeastOne = 10,
-    most_rows: AtLeastOne = 1,
+    max_examples: AtLeastOne = 1,
 ) -> Algorithm:
     """Builds MOCHA; in a run of up to `period` rounds, clients train separately.
 
@@ -80,11 +80,11 @@ def mocha(
       lam: penalty of the models, which their relations divide among the clients.
       period: rounds between two updates of the relations; 100 of 1,000 rounds in the
         published code.
-      most_rows: number of training examples of the largest client.
+      max_examples: number of training examples of the largest client.
     """
 
     def init_client(params, client_id, key):
-        return jnp.zeros((most_rows, task.num_classes))
+        return jnp.zeros((max_examples, task.num_classes))
 
     def message(turn, server, alpha):
         weight = tree.take_or(server.sigma, turn.id) / lam

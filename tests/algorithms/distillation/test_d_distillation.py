@@ -37,7 +37,7 @@ NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 
 
 def built(local=NOISY, **options):
-    return d_distillation(TASK, local, public_rows=ROWS, **options)
+    return d_distillation(TASK, local, num_public=ROWS, **options)
 
 
 def played(method, cohort=None, public=PUBLIC, local=NOISY, rounds=2):
@@ -215,11 +215,11 @@ def test_a_pull_of_zero_moves_statistics_once_and_keeps_dropout_in_the_head():
     known = Message(jnp.full((ROWS, 3), 1 / 3), jnp.ones(ROWS), numbers)
     turn = toy.turn(jax.random.key(5), steps=4)._replace(public=PUBLIC)
     data = toy.one(TRAIN, 1)
-    method = d_distillation(task, NOISY, rho=0.0, public_rows=ROWS)
+    method = d_distillation(task, NOISY, rho=0.0, num_public=ROWS)
     pulled = jax.jit(method.train)(turn, known, w, data)
     plain = jax.jit(alone(task, NOISY).train)(turn, (), w, data)
     toy.assert_close(pulled[0], plain[0], 1e-6)
-    drawn = d_distillation(task, NOISY, rho=1.0, public_rows=ROWS)
+    drawn = d_distillation(task, NOISY, rho=1.0, num_public=ROWS)
     moved = jax.jit(drawn.train)(turn, known, w, data)
     gap = (
         moved[0]["head"]["layers_1"]["kernel"] - plain[0]["head"]["layers_1"]["kernel"]
@@ -254,7 +254,7 @@ def test_a_client_outside_the_run_has_no_known_decisions(pulled):
 
 def test_a_server_without_examples_is_refused():
     with pytest.raises(ValueError, match="d_distillation needs examples"):
-        d_distillation(TASK, NOISY, public_rows=0)
+        d_distillation(TASK, NOISY, num_public=0)
 
 
 def test_what_is_sent_knows_no_architecture():

@@ -159,4 +159,4 @@ def test_all_architectures_teach_each(two):
 
 def test_a_server_without_examples_is_refused():
     with pytest.raises(ValueError, match="needs examples at the server, and"):
-        feddf(TASK, FULL, public_rows=0)
+        feddf(TASK, FULL, num_public=0)

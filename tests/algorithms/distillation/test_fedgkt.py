@@ -25,7 +25,7 @@ NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 
 
 def built(local=NOISY, **options):
-    options = {"hidden": 4, "depth": 1, "most_rows": MOST} | options
+    options = {"hidden": 4, "depth": 1, "max_examples": MOST} | options
     return fedgkt(TASK, local, **options)
 
 
@@ -56,7 +56,7 @@ def test_a_client_against_numpy(known):
     s = np.random.default_rng(1).normal(size=(MOST, 3)).astype(np.float32)
     params = TASK.init(jax.random.key(3))
     message = Answers(s=jnp.asarray(s), known=jnp.float32(known))
-    method = built(perceptron.FULL, alpha=ALPHA, most_rows=MOST + 3)
+    method = built(perceptron.FULL, alpha=ALPHA, max_examples=MOST + 3)
     message = message._replace(s=jnp.pad(message.s, ((0, 3), (0, 0))))
     turn, data = toy.turn(steps=2, client_id=1), toy.one(TRAIN, 1)
     after, upload, metrics = jax.jit(method.train)(turn, message, params, data)
@@ -104,7 +104,7 @@ def test_the_server_against_numpy():
         jnp.float32(features), jnp.float32(logits), jnp.float32(labels), turns
     )
     local = Local(RATE, batch_size=4, optimizer=sgd(0.9))
-    method = built(local, alpha=ALPHA, server_epochs=2, most_rows=8)
+    method = built(local, alpha=ALPHA, server_epochs=2, max_examples=8)
     before = method.init(TASK.init(jax.random.key(3)), 6, jax.random.key(4))
     cohort = toy.cohort([1.0, 1, 0, 1], 6)._replace(ids=jnp.array([5, 0, 1, 3]))
     aggregate = jax.jit(method.aggregate)

@@ -29,7 +29,7 @@ UNPREPARED = {"pretrain_epochs": 0, "pretrain_own_epochs": 0}
 
 
 def built(local=NOISY, **options):
-    return fedmd(TASK, local, public_rows=ROWS, **options)
+    return fedmd(TASK, local, num_public=ROWS, **options)
 
 
 def played(method, rounds=2, **how):
@@ -152,14 +152,14 @@ def test_digesting_moves_a_party_towards_the_others():
 
 def test_a_server_without_examples_is_refused():
     with pytest.raises(ValueError, match="fedmd needs examples"):
-        fedmd(TASK, NOISY, public_rows=0)
+        fedmd(TASK, NOISY, num_public=0)
 
 
 def test_what_is_sent_knows_no_architecture():
     sent = []
     for hidden in ((4,), (6, 5, 4)):
         task = models.task(models.mlp(3, hidden=hidden), (3,))
-        method = fedmd(task, perceptron.FULL, public_rows=ROWS)
+        method = fedmd(task, perceptron.FULL, num_public=ROWS)
         sent.append(trace_exchanges(method, task, 2, (3,)))
     assert len(sent[0]) == 2
     assert sent[0] == sent[1]

@@ -37,7 +37,7 @@ def task(classes=3):
 @cache
 def begun(classes=3):
     """(server, alpha) before the first round."""
-    method = mocha(task(classes), LOCAL, most_rows=MOST)
+    method = mocha(task(classes), LOCAL, max_examples=MOST)
     params = task(classes).init(KEY)
     alpha = method.init_client(params, jnp.int32(0), KEY)
     return method.init(params, CLIENTS, KEY), jnp.stack([alpha] * CLIENTS)
@@ -49,7 +49,7 @@ def program(classes, period):
 
     @jax.jit
     def play(server, alpha, round_, lam, steps, mask):
-        method = mocha(task(classes), LOCAL, lam=lam, period=period, most_rows=MOST)
+        method = mocha(task(classes), LOCAL, lam=lam, period=period, max_examples=MOST)
 
         def one(client_id, alpha, steps, offset, size):
             key = jax.random.fold_in(jax.random.fold_in(KEY, round_), client_id)
