@@ -56,7 +56,8 @@ def test_every_setting_has_a_help_text():
 
 def test_names_with_options_are_parsed_once():
     one = Experiment(dataset="synthetic:examples=3,alpha=1.0", model="mlp:hidden=[8]")
-    assert one.dataset == components.Component("synthetic", {"alpha": 1.0, "examples": 3})
+    options = {"alpha": 1.0, "examples": 3}
+    assert one.dataset == components.Component("synthetic", options)
     assert one.model == components.Component("mlp", {"hidden": (8,)})
     assert one == Experiment(dataset=one.dataset, model=one.model)
     assert {one} == {one.replace(dataset="synthetic:alpha=1.0, examples=3")}
