@@ -44,7 +44,7 @@ def by_architecture(
         in_group = in_blocks(evaluate, state, sim, states, ids[which], group_parts)
         for name, array in in_group.items():
             if name not in values:
-                values[name] = np.empty((len(ids), *array.shape[1:]), array.dtype)
+                values[name] = _empty(len(ids), array)
             values[name][which] = array
     return values
 
@@ -65,12 +65,12 @@ def in_blocks(
     states: States,
     ids: np.ndarray,
     parts: tuple[Part, ...],
-) -> Values:
+) -> Any:
     """evaluate(state, clients, ids, *parts), in blocks if there are many clients."""
     ids = ids.astype(np.int32)  # JAX would compile a conversion
     if len(ids) <= sim.block:
         return jax.device_get(evaluate(state, states(ids), ids, *parts))
-    by_client: Values = {}
+    whole: Any = None
     grid = sim.setting.mesh
     devices = grid.size if grid and grid.pin_clients else 1
     for block in mesh.blocks(devices, len(ids), sim.block):
@@ -79,9 +79,15 @@ def in_blocks(
         block_parts = [take(part, existing) for part in parts]
         block_ids = ids[existing]
         in_block = evaluate(state, states(block_ids), block_ids, *block_parts)
+        in_block = jax.device_get(in_block)
+        if whole is None:
+            whole = jax.tree.map(lambda leaf: _empty(len(ids), leaf), in_block)
         real = block < len(ids)
-        for name, values in jax.device_get(in_block).items():
-            if name not in by_client:
-                by_client[name] = np.empty((len(ids), *values.shape[1:]), values.dtype)
-            by_client[name][block[real]] = values[real]
-    return by_client
+        leaves = zip(jax.tree.leaves(whole), jax.tree.leaves(in_block), strict=True)
+        for target, values in leaves:
+            target[block[real]] = values[real]
+    return whole
+
+
+def _empty(count: int, like: np.ndarray) -> np.ndarray:
+    return np.empty((count, *like.shape[1:]), like.dtype)

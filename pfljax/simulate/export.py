@@ -1,6 +1,5 @@
 """Exports the personal model of a client, or the server's, as named arrays."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pfljax.evaluation.programs import client_models
 from pfljax.evaluation.views import PERSONAL
 from pfljax.runs import checkpoint, checks, claims, config, folder, partition
 from pfljax.runs.exported import load_params as load_params
+from pfljax.runtime.processes import say
 from pfljax.simulate import arguments, components, simulation
 from pfljax.simulate.blocks import take
 from pfljax.simulate.exported_models import make_predict
@@ -52,16 +52,12 @@ def load_state(
         path / "checkpoints",
         simulation.abstract(sim),
         config.digest(experiment),
-        _say,
+        say,
         repair=False,
     )
     if saved is None:
         raise folder.FolderError(f"{path} has no checkpoint yet; run it first")
     return sim, training, saved.state
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def load_task(path: str | Path, client: int = 0) -> Task:

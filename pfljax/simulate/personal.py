@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from pfljax.core.communication import shapes_of_model
@@ -45,17 +44,10 @@ def personal_models(
     for architecture, clients in zip(sim.architectures, members, strict=True):
         width = _width(sim, architecture)
         models = client_models(architecture.setting, PERSONAL, width)
-        # Blocks of clients are dictionaries of arrays: the tree is kept separately.
-        structure: list[Any] = []
-
-        def flat(*args: Any, models: Any = models, structure: Any = structure) -> Any:
-            model = models(*args, public=federation.public)
-            structure[:] = [jax.tree.structure(model)]
-            return dict(enumerate(jax.tree.leaves(model)))
-
+        models = functools.partial(models, public=federation.public)
         train = take(federation.train, clients)
-        leaves = in_blocks(flat, state, _blocks(sim), states, clients, (train,))
-        stacks.append(jax.tree.unflatten(structure[0], list(leaves.values())))
+        stack = in_blocks(models, state, _blocks(sim), states, clients, (train,))
+        stacks.append(stack)
     return join_stacks(sim.setting, stacks)
 
 

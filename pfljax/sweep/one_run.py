@@ -1,4 +1,10 @@
-"""One run of a sweep as traced code: its rounds and evaluations."""
+"""One run of a sweep as traced code: its rounds and evaluations.
+
+The numbers in which runs differ are arguments of the compiled program. In a single run
+they are constants, which XLA folds, so that both differ in the last bit: training
+losses of six methods by at most 1.3e-7. The evaluation is that of a run
+(`evaluation.programs`), traced within the program instead of called from the host.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
