@@ -76,7 +76,7 @@ def render(
 
 def _drop_empty(blocks: Sequence[Block]) -> list[Block]:
     """The blocks that show something."""
-    return [b for b in blocks if (b.rows if isinstance(b, Table) else b[0])]
+    return [b for b in blocks if (b.rows if isinstance(b, Table) else b and b[0])]
 
 
 def format_value(value: Any) -> str:

@@ -24,7 +24,7 @@ COLUMNS = (
     Column("gain_tuned", "Over tuned FedAvg", 100, "+.2f"),
     Column("worse_than_local", "Worse off %", 100, ".1f"),
     Column("mb", "MB", 1, ".2f"),
-    Column("seconds", "Seconds", 1, ".3g"),
+    Column("seconds", "Seconds", 1, ".2f"),
     Column("clock", "Virtual seconds", 1, ".1f"),
 )
 

@@ -31,7 +31,7 @@ from pfljax.runs.result import result
 from pfljax.runs.settings import DATA_SETTINGS
 from pfljax.runtime import files
 
-LEAD = ("differences", "curves_by_rounds")  # figures of the first screen
+LEAD = ("differences", "curves_by_rounds", "accuracy")  # figures of the first screen
 WITHOUT_BASELINES = (
     "This sweep does not contain local training and fine-tuned FedAvg. To compare a "
     "point with them, run pfljax compare."
@@ -210,7 +210,7 @@ def _write(
     pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)
     lead = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
-    opened: list[Block] = [*answer, first, *report.advice, *lead]
+    opened: list[Block] = [" ".join(answer), first, *report.advice, *lead]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
     files.write_text(page, render(report.title, report.facts, notices, opened, folded))
