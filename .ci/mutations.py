@@ -55,11 +55,11 @@ selection/tifl.py | num_clients // tiers | num_clients // tiers + 1 | selection/
 selection/stragglers.py | jnp.arange(selection.cohort) < count | jnp.arange(selection.cohort) <= count | selection/test_selection.py selection/test_laws.py
 core/training.py | jnp.floor(factor * steps + 0.5) | jnp.floor(factor * steps) | core/test_training.py
 core/aggregation.py | cohort.weight * cohort.mask | cohort.weight | core/test_aggregation.py engine/test_rounds.py
-core/shuffle.py | bits - low_bits | bits - low_bits - 1 | core/test_shuffle.py
+core/shuffle.py | return value, value >= size | return value, value > size | core/test_shuffle.py
 core/minibatches.py | step % per_epoch * batch_size | step * batch_size | core/test_minibatches.py
 core/adaptive_server.py | (1 - b2) * square * jnp.sign(v - square) | (1 - b2) * square | core/test_server_step.py
 core/losses.py | tree.square_norm(shift) / 2 | tree.square_norm(shift) | core/test_losses.py test_limits.py
-simulate/stopping.py | len(goodness) - 1 - int | len(goodness) - int | simulate/test_stopping.py
+simulate/stopping.py | len(goodness) - 1 - int | len(goodness) - int | simulate/test_patience.py
 runs/checkpoint.py | _crc(state) not in (meta.crc, None) | False | runs/test_checkpoint.py
 data/split.py | size - test_size - validation_size | size - test_size | data/test_federation.py data/partitions
 data/label_noise.py | rate / (num_classes - 1) | rate / num_classes | data/test_label_noise.py
