@@ -1,5 +1,7 @@
 """Where one method becomes another: equal trajectories under the same keys."""
 
+from functools import cache, partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,10 +49,40 @@ from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
 
+CLIENTS = len(toy.SIZES)
 COHORT = 5
 TASK = toy.quadratic()
 SGD = Local(0.1, batch_size=4, epochs=2)
 LOCAL = SGD._replace(optimizer=sgd(0.9, 1e-2))  # the papers' protocol
+
+
+@cache
+def one_round(factory, local, cohort):
+    """A compiled round, which runs that differ in numbers alone share."""
+
+    def after(state, train, options):
+        method = factory(TASK, local, **options)
+        setting = engine.Setting(method, local, selection.uniform(cohort, CLIENTS))
+        return engine.one_round(setting, state, train)[0]
+
+    return jax.jit(after)
+
+
+def play(factory, local=LOCAL, cohort=COHORT, change=lambda state: state, **options):
+    """The states after 0 .. 3 rounds on the noisy clients; `options` are numbers."""
+    method = factory(TASK, local, **options)
+    setting = engine.Setting(method, local, selection.uniform(cohort, CLIENTS))
+    states = [change(engine.init(setting, TASK, CLIENTS, jax.random.key(0)))]
+    for _ in range(3):
+        after = one_round(factory, local, cohort)
+        states.append(after(states[-1], toy.noisy_clients(), options))
+    return states
+
+
+@cache
+def reference(factory, local=LOCAL, cohort=COHORT):
+    """The states of a method without options, to which several others reduce."""
+    return play(factory, local, cohort)
 
 
 def last(algorithm, task=TASK, local=LOCAL, **options):
@@ -68,34 +100,33 @@ def uniform(task, local, **options):
 
 @pytest.fixture(scope="module")
 def averaged():
-    return last(fedavg(TASK, LOCAL))
+    return reference(fedavg)[-1]
 
 
 @pytest.fixture(scope="module")
 def averaged_uniformly():
-    return last(uniform(TASK, LOCAL))
+    return reference(uniform)[-1]
 
 
 @pytest.fixture(scope="module")
 def trained_alone():
-    return last(alone(TASK, LOCAL))
+    return reference(alone)[-1]
+
+
+UNMIXED = partial(superfed, start=1.0, rounds=3)  # all rounds before it mixes
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("factory", "options"),
     [
-        fedprox(TASK, LOCAL, mu=0.0),
-        ditto(TASK, LOCAL, lam=0.7),
-        superfed(TASK, LOCAL, start=1.0, mu=0.0, nu=5.0, rounds=3),
+        (fedprox, {"mu": 0.0}),
+        (ditto, {"lam": 0.7}),
+        (UNMIXED, {"mu": 0.0, "nu": 5.0}),
     ],
-    ids=[
-        "fedprox mu=0",
-        "ditto any lam",
-        "superfed start=1",
-    ],
+    ids=["fedprox mu=0", "ditto any lam", "superfed start=1"],
 )
-def test_the_server_follows_fedavg(method, averaged):
-    toy.assert_close(last(method).server, averaged.server, 1e-6)
+def test_the_server_follows_fedavg(factory, options, averaged):
+    toy.assert_close(play(factory, **options)[-1].server, averaged.server, 1e-6)
 
 
 def test_fedcurv_without_pull_is_fedavg(averaged):
@@ -110,12 +141,12 @@ def test_the_server_of_apfl_follows_uniform_fedavg(averaged_uniformly):
 
 
 def test_a_proximal_term_is_no_fedavg(averaged):
-    moved = last(fedprox(TASK, LOCAL, mu=0.5)).server
+    moved = play(fedprox, mu=0.5)[-1].server
     assert not np.allclose(toy.flat(moved), toy.flat(averaged.server), atol=1e-3)
 
 
 def test_ditto_without_pull_is_local_training(trained_alone):
-    toy.assert_same(last(ditto(TASK, LOCAL, lam=0.0)).clients, trained_alone.clients)
+    toy.assert_same(play(ditto, lam=0.0)[-1].clients, trained_alone.clients)
 
 
 def regrouped(name):
@@ -165,18 +196,20 @@ def test_virtual_of_points_without_divergence_is_uniform_fedavg(monkeypatch):
     toy.assert_close(found, last(uniform(TASK, adam), local=adam).server)
 
 
+FIXED = partial(apfl, adaptive=False)
+
+
 def test_apfl_of_own_weight_one_is_local_training(trained_alone):
-    state = last(apfl(TASK, LOCAL, alpha=1.0, adaptive=False))
+    state = play(FIXED, alpha=1.0)[-1]
     toy.assert_close(state.clients.v, trained_alone.clients, 1e-6)
     assert (state.clients.alpha == 1).all()
 
 
 def test_apfl_of_own_weight_zero_is_evaluated_as_fedavg():
-    method = apfl(TASK, LOCAL, alpha=0.0, adaptive=False)
-    state = last(method)
-    personal = jax.vmap(method.personal, (None, None, 0, None))
+    state = play(FIXED, alpha=0.0)[-1]
+    personal = jax.vmap(FIXED(TASK, LOCAL, alpha=0.0).personal, (None, None, 0, None))
     evaluated = personal(None, state.server, state.clients, None)
-    everybody = jnp.ones((len(toy.SIZES), 1))
+    everybody = jnp.ones((CLIENTS, 1))
     toy.assert_same(evaluated, jax.tree.map(lambda w: everybody * w, state.server))
 
 
@@ -244,9 +277,8 @@ def test_fedamp_of_all_clients_that_attract_nobody_is_local_training(factory):
     options = {"alpha": 1e-30, "lam": 0.0}
     if factory is heurfedamp:
         options = {"own_weight": 1.0, "pull": 0.0}
-    everybody = len(toy.SIZES)
-    found = last(factory(TASK, LOCAL, **options), cohort=everybody)
-    wanted = last(alone(TASK, LOCAL), cohort=everybody)
+    found = last(factory(TASK, LOCAL, **options), cohort=CLIENTS)
+    wanted = reference(alone, cohort=CLIENTS)[-1]
     toy.assert_close(found.clients, wanted.clients, 1e-6)
 
 
@@ -270,25 +302,26 @@ def test_apple_of_one_client_is_local_training():
 
 def test_apple_of_equal_parts_is_fedavg_of_a_step_by_the_number_of_clients():
     """One plain step of all: the mean of the cores goes as FedAvg of the rate / C."""
-    once, everybody = SGD._replace(epochs=None, steps=1), len(toy.SIZES)
-    slow = once._replace(learning_rate=once.learning_rate / everybody)
+    once = SGD._replace(epochs=None, steps=1)
+    slow = once._replace(learning_rate=once.learning_rate / CLIENTS)
     method = apple(TASK, once, weight_lr=0.0)
-    found = last(method, local=once, cohort=everybody).server.cores
+    found = last(method, local=once, cohort=CLIENTS).server.cores
     mean = jax.tree.map(lambda leaf: leaf.mean(0), found)
-    wanted = last(uniform(TASK, slow), local=slow, cohort=everybody)
+    wanted = last(uniform(TASK, slow), local=slow, cohort=CLIENTS)
     toy.assert_close(mean, wanted.server, 1e-6)
 
 
 def without_mixing(value, layers):
     """FedALA whose weights stay at this value."""
-    method = fedala(TASK, LOCAL, layers=layers, weight_lr=0.0)
 
-    def init_client(params, client_id, key):
-        client = method.init_client(params, client_id, key)
-        fixed = jax.tree.map(lambda leaf: value * leaf, client.weights)
-        return client._replace(weights=fixed)
+    def change(state):
+        fixed = tree.scale(state.clients.weights, value)
+        return state._replace(clients=state.clients._replace(weights=fixed))
 
-    return last(method._replace(init_client=init_client))
+    return play(FEDALA[layers], change=change)[-1]
+
+
+FEDALA = {n: partial(fedala, layers=n, weight_lr=0.0) for n in (1, 2)}
 
 
 def test_fedala_of_weights_one_is_fedavg(averaged):
@@ -316,17 +349,14 @@ def test_fedala_of_one_client_is_local_training():
 
 
 def test_heurfedamp_whose_clients_count_alike_is_uniform_fedavg():
-    everybody = len(toy.SIZES)
-    found = last(heurfedamp(TASK, LOCAL, sigma=0.0, pull=0.0), cohort=everybody)
-    wanted = last(uniform(TASK, LOCAL), cohort=everybody)
+    found = last(heurfedamp(TASK, LOCAL, sigma=0.0, pull=0.0), cohort=CLIENTS)
+    wanted = reference(uniform, cohort=CLIENTS)[-1]
     toy.assert_close(affinity.mean(found.server), wanted.server, 1e-6)
 
 
 @pytest.mark.parametrize("frozen", [{"beta": 0.0}, {"lam": 0.0}])
 def test_pfedme_that_pulls_nothing_leaves_the_server(frozen):
-    first, *_, end = toy.play(
-        pfedme(TASK, SGD, **frozen), TASK, SGD, toy.noisy_clients(), cohort=COHORT
-    )[0]
+    first, *_, end = play(pfedme, SGD, **({"beta": 1.0, "lam": 15.0} | frozen))
     toy.assert_same(first.server, end.server)
     assert not np.allclose(toy.flat(end.clients), toy.flat(end.server))
 
@@ -355,9 +385,8 @@ def test_floco_of_one_vertex_is_fedavg(averaged):
 
 
 def test_superfed_that_never_mixes_is_fedprox():
-    same = last(fedprox(TASK, LOCAL, mu=2 * 0.3))
-    method = superfed(TASK, LOCAL, start=1.0, mu=0.3, nu=9.0, rounds=3)
-    toy.assert_close(last(method).server, same.server, 1e-6)
+    same = play(fedprox, mu=2 * 0.3)[-1]
+    toy.assert_close(play(UNMIXED, mu=0.3, nu=9.0)[-1].server, same.server, 1e-6)
 
 
 def test_superfed_at_lambda_zero_is_fedavg(averaged, monkeypatch):
@@ -371,7 +400,7 @@ def test_superfed_at_lambda_zero_is_fedavg(averaged, monkeypatch):
 def test_superfed_at_lambda_zero_with_a_pull_is_fedprox(monkeypatch):
     place = "pfljax.algorithms.interpolation.superfed.draw_lambda"
     monkeypatch.setattr(place, lambda key, task, mixing: 0.0)
-    same = last(fedprox(TASK, LOCAL, mu=2 * 0.3))
+    same = play(fedprox, mu=2 * 0.3)[-1]
     method = superfed(TASK, LOCAL, start=0.0, mu=0.3, nu=0.0, rounds=3)
     toy.assert_close(last(method).server, same.server, 1e-6)
 
@@ -496,8 +525,8 @@ def test_ifca_of_equal_models_trains_the_first_and_leaves_the_others():
 
 
 def test_scaffold_starts_as_uniform_fedavg():
-    first = last(scaffold(TASK, SGD), local=SGD, rounds=1).server.x
-    toy.assert_close(first, last(uniform(TASK, SGD), local=SGD, rounds=1).server)
+    first = last(scaffold(TASK, LOCAL), rounds=1).server.x
+    toy.assert_close(first, reference(uniform)[1].server)
 
 
 def test_scaffold_of_one_client_is_never_corrected():
@@ -508,17 +537,16 @@ def test_scaffold_of_one_client_is_never_corrected():
     toy.assert_close(corrected[-1].server.x, plain[-1].server)
 
 
-@pytest.mark.parametrize(("mu", "local"), [(0.0, LOCAL), (0.4, SGD)])
-def test_fednova_of_equal_steps_is_fedprox(mu, local):
-    steps = local._replace(epochs=None, steps=7)
-    found = last(fednova(TASK, steps, mu=mu), local=steps).server
-    wanted = last(fedprox(TASK, steps, mu=mu), local=steps).server
-    toy.assert_close(found, wanted, 1e-6)
+@pytest.mark.parametrize("mu", [0.0, 0.4])
+def test_fednova_of_equal_steps_is_fedprox(mu):
+    steps = LOCAL._replace(epochs=None, steps=7)
+    found, wanted = (play(each, steps, mu=mu)[-1] for each in (fednova, fedprox))
+    toy.assert_close(found.server, wanted.server, 1e-6)
 
 
 def test_adaptive_fedprox_whose_mu_stays_is_fedprox():
     found = last(fedprox_adaptive(TASK, LOCAL, mu=0.4, step=0.0)).server.w
-    toy.assert_close(found, last(fedprox(TASK, LOCAL, mu=0.4)).server, 1e-6)
+    toy.assert_close(found, play(fedprox, mu=0.4)[-1].server, 1e-6)
 
 
 def test_fednova_of_unequal_steps_is_no_fedavg(averaged):
@@ -536,17 +564,15 @@ def test_fednova_rests_where_steps_do_not_weigh():
 
 
 def test_feddyn_of_alpha_zero_goes_twice_as_far_as_uniform_fedavg_at_first():
-    everybody = {"cohort": len(toy.SIZES), "rounds": 1}
-    method = feddyn(TASK, LOCAL, alpha=0.0)
-    before, after = toy.play(method, TASK, LOCAL, toy.noisy_clients(), **everybody)[0]
-    mean = last(uniform(TASK, LOCAL), **everybody).server
+    before, after, *_ = play(feddyn, cohort=CLIENTS, alpha=0.0)
+    mean = reference(uniform, cohort=CLIENTS)[1].server
     change = tree.sub(mean, before.server.w)
     toy.assert_close(after.server.w, tree.axpy(2, change, before.server.w), 1e-5)
     toy.assert_close(after.server.h, tree.scale(change, -1), 1e-5)
 
 
 def test_feddyn_starts_as_fedprox():
-    everybody = {"cohort": len(toy.SIZES), "rounds": 1, "local": SGD}
+    everybody = {"cohort": CLIENTS, "rounds": 1, "local": SGD}
     prox = fedprox(TASK, SGD, mu=0.4)
     prox = prox._replace(aggregate=aggregation.averaging("uniform"))
     server = last(feddyn(TASK, SGD, alpha=0.4), **everybody).server
@@ -566,7 +592,7 @@ def test_one_full_batch_step_of_all_is_gradient_descent(method):
 
 
 def test_drop_equals_keep_without_stragglers(averaged):
-    everybody = selection.uniform(COHORT, 8)
+    everybody = selection.uniform(COHORT, CLIENTS)
     for drop in (True, False):
         select = selection.stragglers(everybody, 0.0, LOCAL.epochs, drop)
         toy.assert_same(last(fedavg(TASK, LOCAL), select=select), averaged)
