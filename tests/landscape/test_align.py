@@ -20,8 +20,10 @@ MODELS = [  # name, options, rows; whether a normalisation keeps parts together
     ("twonn", {}, (5, 5, 1), False),
     ("gn_cnn", {"channels": (8, 16)}, (8, 8, 1), True),
     ("twocnn", {}, (8, 8, 3), False),
-    (*RESNET, True),
-    ("mobilenet", {"norm": "batch"}, (64, 64, 3), False),
+    pytest.param(*RESNET, True, marks=pytest.mark.slow),
+    pytest.param(
+        "mobilenet", {"norm": "batch"}, (64, 64, 3), False, marks=pytest.mark.slow
+    ),
 ]
 
 

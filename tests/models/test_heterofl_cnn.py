@@ -82,7 +82,9 @@ def test_the_scaler_is_a_division_before_the_norm_in_training():
     np.testing.assert_allclose(kept["mean"], x.mean((0, 1, 2)), rtol=1e-4, atol=1e-8)
 
 
-@pytest.mark.parametrize("norm", ["static", "group", "none"])
+@pytest.mark.parametrize(
+    "norm", ["static", pytest.param("group", marks=pytest.mark.slow), "none"]
+)
 def test_the_scaler_is_off_in_evaluation(norm):
     batch = images()
     scaled, plain = (task_of("b", norm=norm, scaler=scaler) for scaler in (True, False))

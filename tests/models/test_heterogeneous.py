@@ -299,7 +299,13 @@ def test_groups_hold_models_of_the_zoo():
     assert set(groups.FEATURES) == set(groups.GROUPS) - {"heterofl"}
 
 
-@pytest.mark.parametrize("name", groups.FEATURES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "htfe8" else ())
+        for name in groups.FEATURES
+    ],
+)
 def test_models_of_a_group_have_heads_of_one_width(name):
     features = groups.FEATURES[name]
     for member in groups.GROUPS[name]:

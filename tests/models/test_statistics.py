@@ -221,6 +221,7 @@ def test_statistics_belong_to_their_module(task):
         assert groups[name] == "body"
 
 
+@pytest.mark.slow
 def test_resnet9_has_running_statistics_where_it_is_asked_to():
     module = models.model("resnet9", 3, stem=4, norm="batch_running")
     task = models.task(module, (8, 8, 3))

@@ -31,6 +31,10 @@ OPTIONS = {
     "favor": {"components": 2, "hidden": 4},
     "tifl": {"tiers": 2, "interval": 2},
 }
+STATELESS = ("availability", "bernoulli", "by_size", "round_robin", "uniform")
+BY_STATE = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in STATELESS)) for name in NAMES
+]
 LOOK = ("cmab", "favor")  # at the models of clients
 
 
@@ -75,7 +79,7 @@ def check_cuts(name, method):
         assert whole.participations.sum() == metrics["reported"].sum()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_STATE)
 def test_rounds_may_be_cut_anywhere(name):
     check_cuts(name, "fedavg")
 

@@ -73,6 +73,7 @@ def test_equal_distributions_do_not_pull_each_other():
     toy.assert_close(states[0].server, states[1].server, 1e-6)
 
 
+@pytest.mark.slow
 def test_without_divergence_w_rests_and_points_train_alone():
     """zeta = 0, of clients whose draws are their means."""
     data = toy.noisy_clients()

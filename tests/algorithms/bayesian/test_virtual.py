@@ -154,6 +154,7 @@ def test_a_client_is_evaluated_with_its_path_and_a_newcomer_without():
     np.testing.assert_allclose(total, 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_client_alone_is_bayes_by_backprop():
     """The cavity is empty: the prior is N(0, 1), whatever the rounds before."""
     local = Local(0.1, batch_size=4, epochs=2)

@@ -133,6 +133,7 @@ def test_d_distillation_against_numpy(graph, distance):
     assert pulls > 10
 
 
+@pytest.mark.slow
 def test_without_pull_it_is_local_training(trained_alone):
     _, *states = played(built(rho=0.0))
     for state, plain in zip(states, trained_alone[1:], strict=True):
@@ -146,6 +147,7 @@ def test_the_first_round_has_no_consensus(pulled, trained_alone):
     assert np.abs(moved - trained_alone[2].clients["head"]["kernel"]).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_who_never_hears_of_anybody_trains_alone():
     """One client a round: no graph has an edge, and z is its own s."""
     *_, state = played(built(rho=5.0), cohort=1)

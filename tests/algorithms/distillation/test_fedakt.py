@@ -132,6 +132,7 @@ def test_fedakt_against_numpy():
         np.testing.assert_allclose(found, d, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_both_it_is_local_training_and_the_adapter_rests():
     """T1, bit for bit; by SGD without decay, which would shrink the adapter."""
     local = LOCAL._replace(optimizer=sgd(0.9))

@@ -79,6 +79,7 @@ def test_feddf_against_numpy():
         np.testing.assert_allclose(leaf, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_steps_it_is_fedavg():
     several = {"rounds": 2, "cohort": 5}
     plain = played(fedavg(TASK, FULL), **several)
@@ -87,6 +88,7 @@ def test_without_steps_it_is_fedavg():
         toy.assert_same(a.server, b.server[0])
 
 
+@pytest.mark.slow
 def test_one_client_alone_teaches_nothing_new():
     """Its mean is its own model, whose divergence from itself has no slope."""
     alone = {"cohort": 1}

@@ -47,6 +47,7 @@ def play(method, **options):
     return toy.play(built, TASK, LOCAL, TRAIN, rounds=2, cohort=5)[0]
 
 
+@pytest.mark.slow
 def test_without_weights_it_is_lg_fedavg():
     """Bit for bit, whatever the generator."""
     last, wanted = play(build, alpha=0.0, beta=0.0)[-1], play(lg_fedavg)[-1]

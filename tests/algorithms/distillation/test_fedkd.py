@@ -127,6 +127,7 @@ def played(method):
     return toy.play(built, task, LOCAL, TRAIN, rounds=2, cohort=5)[0]
 
 
+@pytest.mark.slow
 def test_without_distillation_and_loss_each_of_the_two_trains_alone(monkeypatch):
     """The mentors are local training, and the mentee is uniform FedAvg."""
     distance = "pfljax.algorithms.distillation.fedkd.distance"

@@ -106,6 +106,7 @@ def test_fedmd_against_numpy():
     assert began_later
 
 
+@pytest.mark.slow
 def test_without_digesting_it_is_local_training_and_examples_are_drawn_anew():
     states = played(built(digest_epochs=0, **UNPREPARED))
     plain = played(alone(TASK, NOISY))
@@ -117,6 +118,7 @@ def test_without_digesting_it_is_local_training_and_examples_are_drawn_anew():
     assert len({tuple(order) for order in orders}) == 3
 
 
+@pytest.mark.slow
 def test_a_party_alone_digests_nothing():
     """Its consensus is what it says itself, and |0| has the slope 0.
 

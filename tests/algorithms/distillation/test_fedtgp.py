@@ -112,6 +112,7 @@ def test_fedtgp_against_numpy():
     assert min(margins) > 0.1
 
 
+@pytest.mark.slow
 def test_without_pull_it_is_local_training():
     pulled = played(fedtgp(TASK, NOISY, lam=0.0, server_steps=1))
     plain = played(alone(TASK, NOISY))

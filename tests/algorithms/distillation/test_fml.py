@@ -88,6 +88,7 @@ def test_fml_against_numpy():
         np.testing.assert_allclose(vector(state.server), v, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_without_mutual_learning_each_of_the_two_trains_alone():
     """w_k is local training and v uniform FedAvg, bit for bit."""
     task = equal_starts(TASK)

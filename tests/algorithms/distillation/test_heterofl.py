@@ -256,6 +256,7 @@ def by_path(params):
     return {path: leaf for path, leaf in kept.items() if "batch_stats" not in path}
 
 
+@pytest.mark.slow
 def test_levels_share_a_server_of_the_largest():
     first, second, third = rounds_of_levels(rounds=2)
     shapes = shapes_of_model(levels()[1])

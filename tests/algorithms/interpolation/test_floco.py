@@ -187,6 +187,7 @@ def test_the_own_simplex_is_alone_without_pull_and_tied_by_a_large_one(lam, ends
         toy.assert_close(first, w, 1e-3)
 
 
+@pytest.mark.slow
 def test_endpoints_feed_the_landscape():
     """From the server's model to that of the client."""
     task, local = toy.classifier(), Local(0.3, batch_size=4)

@@ -249,6 +249,7 @@ def test_the_gap_closes_at_the_best_models():
     assert float(room(server.sigma)) == pytest.approx((1 + 2 * CLIENTS) / 3, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_nobody_related_are_machines_of_their_own():
     """With Sigma = I / C each minimises its own  mean hinge + lam C / 2 |w_t|^2."""
     lam = 0.02
