@@ -179,8 +179,8 @@ def test_every_number_of_a_method_has_a_range_that_holds_its_default():
                 continue
             if get_origin(parameter.annotation) is Literal:  # it lists the numbers
                 continue
-            ranges = annotations.ranges(parameter.annotation)
-            assert ranges, (name, option)
+            kinds = annotations.alternatives(parameter.annotation)
+            assert any(kind.ranges for kind in kinds), (name, option)
             factories.check("algorithm", Component(name, {option: value}), factory)
 
 
@@ -354,8 +354,8 @@ def test_no_factory_with_options_lacks_the_check():
 def test_every_number_of_a_factory_has_a_range():
     for about, factory, _ in list_factories():
         for option, parameter in factories.options(factory).items():
-            if {int, float} & {*annotations.alternatives(parameter.annotation)}:
-                assert annotations.ranges(parameter.annotation), (about, option)
+            for kind in annotations.alternatives(parameter.annotation):
+                assert kind.ranges or kind.type not in (int, float), (about, option)
 
 
 def test_numbers_that_jax_traces_are_let_through():

@@ -133,6 +133,7 @@ def list_(
 
     Example: pfljax list algorithms
     """
+    from pfljax import algorithms
     from pfljax.cli import listing
 
     if kind is None:
@@ -141,8 +142,10 @@ def list_(
         print(listing.describe(kind, name))
     else:
         print(listing.list_components(kind))
-    for error in listing.list_broken_methods(kind):
-        print(error, file=sys.stderr)
+    if kind == "algorithms":
+        _, errors = algorithms.importable()
+        for error in errors:
+            print(error, file=sys.stderr)
 
 
 def prepare(

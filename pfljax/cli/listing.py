@@ -43,14 +43,6 @@ def list_kinds() -> str:
     return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
 
 
-def list_broken_methods(kind: str | None) -> list[str]:
-    """One line for each file of a method that cannot be imported."""
-    if kind != "algorithms":
-        return []
-    _, errors = algorithms.importable()
-    return errors
-
-
 def list_components(kind: str) -> str:
     """The components of a kind, each with its first line and its options.
 

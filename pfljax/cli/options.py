@@ -64,7 +64,8 @@ def _make_field(name: str, text: str, default: Any) -> tuple[str, Any, Any]:
         kind = str
     else:
         # Without ranges, which tyro does not look for in a union.
-        kind = Union[annotations.alternatives(FIELDS[name].type)]  # noqa: UP007
+        alternatives = annotations.alternatives(FIELDS[name].type)
+        kind = Union[tuple(each.type for each in alternatives)]  # noqa: UP007
     annotation = Annotated[kind, arg(help=text)]
     return name, annotation, dataclasses.field(default=default)
 

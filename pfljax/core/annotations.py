@@ -1,13 +1,18 @@
-"""The type and the `Range` of an option, read from its annotation.
+"""Checks a value against the annotation of an option.
 
-lam: NotNegative = 0.1            loss: Literal["mean", "sum"] = "mean"
-rate: NotNegative | None = None   word: str | None = None
+An annotation is a type, a union of types or a `Literal`, and may have a `Range`:
+
+    lam: NotNegative = 0.1            loss: Literal["mean", "sum"] = "mean"
+    rate: NotNegative | None = None   hidden: Sequence[int] = (200,)
+
+`parameters` reads the annotations of a function, `alternatives` takes one apart, and
+`find_expected` says what was expected instead of a wrong value.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from pfljax.core.components import Component
 from pfljax.core.ranges import Range
@@ -23,6 +28,13 @@ DESCRIPTIONS = {
 }
 
 
+class Alternative(NamedTuple):
+    """One type of a union, and the ranges of its values."""
+
+    type: Any
+    ranges: tuple[Range, ...]
+
+
 def parameters(factory: Callable) -> dict[str, inspect.Parameter]:
     """The parameters of a function, their annotations as objects."""
     try:
@@ -32,67 +44,41 @@ def parameters(factory: Callable) -> dict[str, inspect.Parameter]:
     return dict(signature.parameters)
 
 
-def alternatives(kind: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type, without `Annotated`."""
-    return tuple(alternative for alternative, _ in _flatten(kind))
+def alternatives(
+    annotation: Any, ranges: tuple[Range, ...] = ()
+) -> tuple[Alternative, ...]:
+    """The types of an annotation; `ranges` are those of an annotation around it."""
+    if get_origin(annotation) is Annotated:
+        inner, *notes = get_args(annotation)
+        own = tuple(note for note in notes if isinstance(note, Range))
+        return alternatives(inner, ranges + own)
+    if get_origin(annotation) in (Union, UnionType):
+        parts = [alternatives(part, ranges) for part in get_args(annotation)]
+        return sum(parts, ())
+    return (Alternative(annotation, () if annotation is NoneType else ranges),)
 
 
-def ranges(kind: Any) -> list[Range]:
-    """All ranges in an annotation."""
-    return [limits for _, several in _flatten(kind) for limits in several]
+def is_float(annotation: Any) -> bool:
+    """Whether the annotation has floats and no ints."""
+    types = [alternative.type for alternative in alternatives(annotation)]
+    return float in types and int not in types
 
 
-def fits(value: Any, kind: Any) -> bool:
-    """Whether the value is of this type, whatever its range."""
-    return any(_is_a(value, alternative) for alternative in alternatives(kind))
-
-
-def broken_range(value: Any, kind: Any) -> Range | None:
-    """The range that a value of this type is out of; None if it is in all of them."""
-    if value is None:
-        return None
-    broken = None
-    for alternative, several in _flatten(kind):
+def find_expected(value: Any, annotation: Any) -> str | None:
+    """What the annotation expects instead of the value; None if the value is right."""
+    expected = None
+    for kind, ranges in alternatives(annotation):
         # The ranges of another type in a union do not apply.
-        if not _is_a(value, alternative):
-            continue
-        failing = [limits for limits in several if not limits.takes(value)]
-        if not failing:
-            return None
-        broken = failing[0]
-    return broken
-
-
-def describe(kind: Any) -> str:
-    """The type in words: "a number", "a whole number or None", "'mean' or 'sum'"."""
-    kinds = alternatives(kind)
-    if float in kinds:
-        kinds = tuple(kind for kind in kinds if kind is not int)
-    return " or ".join(map(_describe, kinds))
-
-
-def is_float(kind: Any) -> bool:
-    """Whether the type has floats and no ints."""
-    kinds = alternatives(kind)
-    return float in kinds and int not in kinds
-
-
-def _flatten(
-    kind: Any, several: tuple[Range, ...] = ()
-) -> Iterator[tuple[Any, tuple[Range, ...]]]:
-    """(type, ranges) of each alternative of an annotation."""
-    if get_origin(kind) is Annotated:
-        kind, *notes = get_args(kind)
-        several += tuple(note for note in notes if isinstance(note, Range))
-        yield from _flatten(kind, several)
-    elif get_origin(kind) in (Union, UnionType):
-        for part in get_args(kind):
-            yield from _flatten(part, several)
-    else:
-        yield kind, several
+        if _is_a(value, kind):
+            broken = [limits for limits in ranges if not limits.takes(value)]
+            if not broken:
+                return None
+            expected = broken[0].expected
+    return expected or _describe(annotation)
 
 
 def _is_a(value: Any, kind: Any) -> bool:
+    """Whether the value is of this type, which is no union."""
     origin = get_origin(kind)
     if origin is Literal:
         # By type as well: True equals 1.
@@ -118,14 +104,22 @@ def _is_width(value: Any) -> bool:
     return type(value) is int and 0 < value < 2**31
 
 
-def _describe(kind: Any) -> str:
+def _describe(annotation: Any) -> str:
+    """The types in words: "a number", "a whole number or None", "'mean' or 'sum'"."""
+    types = [alternative.type for alternative in alternatives(annotation)]
+    if float in types:
+        types = [kind for kind in types if kind is not int]
+    return " or ".join(map(_describe_type, types))
+
+
+def _describe_type(kind: Any) -> str:
     origin = get_origin(kind)
     if origin is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if origin is Sequence:
         return "positive whole numbers in parentheses"
     if origin is tuple:
-        item = _describe(get_args(kind)[0])
+        item = _describe_type(get_args(kind)[0])
         return f"{item}, or several with spaces between them"
     if origin is Callable:
         return "a function"

@@ -1,4 +1,9 @@
-"""Factories of components: their options, and the checks of these."""
+"""Factories of components: their options, and the checks of these.
+
+A factory is a function, such as `ditto(task, local, *, lam=0.1)`. Its keyword-only
+parameters are options, which a user sets by "ditto:lam=1.0" or `ditto(lam=1.0)`; a run
+fills in the others.
+"""
 
 import functools
 import inspect
@@ -7,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from pfljax.core import annotations
 from pfljax.core.components import Component
-from pfljax.core.requirements import require, unknown
+from pfljax.core.requirements import unknown
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -142,8 +147,10 @@ def check_values(owner: str, factory: Callable, values: Mapping[str, Any]) -> No
     """Raises a ValueError for an option, or an argument with a range, that is wrong."""
     known = options(factory)
     for name, parameter in annotations.parameters(factory).items():
-        asked = name in known or annotations.ranges(parameter.annotation)
-        if name in values and asked:
+        has_range = any(
+            each.ranges for each in annotations.alternatives(parameter.annotation)
+        )
+        if name in values and (name in known or has_range):
             check_value(f"{owner}: {name}", values[name], parameter)
 
 
@@ -156,10 +163,9 @@ def check_value(name: str, value: Any, parameter: inspect.Parameter) -> None:
             # A tracer of JAX has no value yet. A sweep, which passes it, has checked
             # every point before.
             return
-    expected = annotations.describe(parameter.annotation)
+    expected = annotations.find_expected(value, parameter.annotation)
+    if expected is None:
+        return
     if parameter.default not in (None, (), parameter.empty):
         expected += f", such as {parameter.default!r}"
-    require(name, value, annotations.fits(value, parameter.annotation), expected)
-    broken = annotations.broken_range(value, parameter.annotation)
-    if broken is not None:
-        require(name, value, False, broken.expected)
+    raise ValueError(f"{name} is {value!r}; expected {expected}")

@@ -7,9 +7,6 @@ from pfljax.core.components import Component
 from pfljax.runs import components, conflicts
 from pfljax.runs.settings import FIELDS, Experiment, label
 
-# Options of commands that are no settings.
-OF_COMMANDS = ("config", "over", "distributed", "coordinator", "processes", "process")
-
 
 def check(
     experiment: Experiment, own_model: bool = False, own_data: bool = False
@@ -29,7 +26,7 @@ def check(
 
     method = experiment.algorithm
     factory = algorithms.method(method.name)
-    check_option_names(method.name, factory)
+    _check_option_names(method.name, factory)
     factories.check("algorithm", method, factory)
     for name, value in method.args:
         if not isinstance(value, annotations.SCALARS):
@@ -42,13 +39,13 @@ def check(
     check_values(experiment)
 
 
-def check_option_names(algorithm: str, factory: Callable) -> None:
+def _check_option_names(algorithm: str, factory: Callable) -> None:
     """Raises a ValueError for an option that has the name of a setting.
 
-    Neither a command line nor a sweep could tell the two apart.
+    A sweep could not tell the two apart.
     """
     for name in factories.options(factory):
-        if name in FIELDS or name in OF_COMMANDS:
+        if name in FIELDS:
             raise ValueError(
                 f"the method {algorithm!r} has an option {name!r}, which is the name "
                 "of a setting; give it another name"

@@ -66,11 +66,6 @@ def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
 
 
 def _check(setting: str, choice: Component) -> None:
-    if setting == "channel" and choice.name in find_factories("aggregation"):
-        raise ValueError(
-            f"channel has {choice}, which is an aggregation; give it as aggregation "
-            f"(--aggregation {choice})"
-        )
     also: Collection[str] = ()
     if setting == "dataset":
         from pfljax.data import OF_ALL
@@ -106,16 +101,12 @@ def _check_server_optimizer(experiment: Experiment) -> None:
     from pfljax.core import server_step
 
     choice = experiment.server_optimizer
-    if choice.name != "none":
-        # Methods that have one themselves have a rate of it, too.
-        factory = algorithms.method(experiment.algorithm.name)
-        has_rate = "server_optimizer" in annotations.parameters(factory)
-        server_step.by_name(str(choice), 1.0 if has_rate else None)
-    elif choice.args:
-        raise ValueError(
-            f"server_optimizer is {str(choice)!r}; expected none without options, or "
-            "an optimizer with its options, such as fedadam:learning_rate=0.01"
-        )
+    if choice == Component("none"):
+        return
+    # Methods that have one themselves have a rate of it, too.
+    factory = algorithms.method(experiment.algorithm.name)
+    has_rate = "server_optimizer" in annotations.parameters(factory)
+    server_step.by_name(str(choice), 1.0 if has_rate else None)
 
 
 def in_floats(experiment: Experiment) -> Experiment:

@@ -23,7 +23,7 @@ SETTINGS = {
     "text": ({"out": 3}, "out is 3; expected a text or None"),
     "literal": ({"precision": "half"}, "precision is 'half'; expected 'float32' or 't"),
     "component": ({"algorithm": None}, "algorithm is None; expected a name"),
-    "components": ({"channel": 3}, "channel is 3; expected a name, or several with"),
+    "components": ({"channel": 3}, "channel is .3,.; expected a name, or several"),
     # ranges
     "at least one": ({"cohort": 0}, "cohort is 0; expected at least 1"),
     "count": ({"ood_examples": -1}, "ood_examples is -1; expected at least 0"),

@@ -162,7 +162,7 @@ REFUSED = {
     ),
     "no channel": (
         {"channel": ["krum:byzantine=2"]},
-        "channel has krum:byzantine=2, which is an aggregation; give it",
+        "unknown channel 'krum'; known: ",
     ),
     "nobody": (
         {"channel": ["sign_flip:attackers=0.01"]},
