@@ -10,6 +10,7 @@ sensitivity. A run's summary has the epsilon of its rounds (`pfljax.simulate.pri
 McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963, Algorithm 1.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -154,10 +155,7 @@ def noised_mean(
         noise = jax.random.normal(leaf_key, total.shape, total.dtype)
         return (total + std * noise) / asked
 
-    def compute_mean(changes: Any) -> Any:
-        return map_with_keys(noised, key, changes)
-
-    return with_change(starts, uploads, compute_mean)
+    return with_change(starts, uploads, partial(map_with_keys, noised, key))
 
 
 def count_asked(cohort: Cohort) -> Array:

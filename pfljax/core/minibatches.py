@@ -125,6 +125,16 @@ def sample(
     return take_examples(data, drawn, has_examples)
 
 
+def take_batch(data: ClientData, number: Array, batch_size: int) -> Batch:
+    """Takes the batch of this number if the client's examples are cut in order.
+
+    Past the end the last example is taken again, with mask 0.
+    """
+    position = number * batch_size + jnp.arange(batch_size)
+    existing = jnp.minimum(position, jnp.maximum(data.size - 1, 0))
+    return take_examples(data, existing, position < data.size)
+
+
 def take_examples(
     data: ClientData,
     index: Array,

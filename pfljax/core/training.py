@@ -19,7 +19,7 @@ import optax
 
 from pfljax.core import tree
 from pfljax.core.keys import derive, fold
-from pfljax.core.minibatches import each_minibatch, steps_per_epoch, take_examples
+from pfljax.core.minibatches import each_minibatch, steps_per_epoch, take_batch
 from pfljax.core.optimizers import local_optimizer
 from pfljax.core.types import (
     Array,
@@ -250,18 +250,14 @@ def mean_over_examples(
     """Mean over the client's examples of `value`, itself a mean over a batch."""
     size = jnp.maximum(data.size, 1)
 
-    def batch_at(index: Array) -> Batch:
-        position = index * batch_size + jnp.arange(batch_size)
-        existing = jnp.minimum(position, size - 1)
-        return take_examples(data, existing, position < data.size)
-
     def add(index: Array, total: Any) -> Any:
-        batch = batch_at(index)
+        batch = take_batch(data, index, batch_size)
         # The last batch may be short: its mean is weighted by its size.
         share = batch.mask.sum() / size
         return tree.axpy(share, value(batch), total)
 
-    shapes = jax.eval_shape(lambda: value(batch_at(jnp.int32(0))))
+    first = take_batch(data, jnp.int32(0), batch_size)
+    shapes = jax.eval_shape(value, first)
     batches = -(-data.size // batch_size)
     return jax.lax.fori_loop(0, batches, add, tree.zeros(shapes))
 

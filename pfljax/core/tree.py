@@ -93,13 +93,22 @@ def where_each(chosen: Array, a: Tree, b: Tree) -> Tree:
 
 
 def column(vector: Array, like: Array) -> Array:
-    """`vector` [M] in a shape that broadcasts against `like` [M, ...]."""
+    """`vector` [M], or a number, in a shape that broadcasts against `like` [M, ...]."""
     return vector.reshape(vector.shape + (1,) * (like.ndim - 1))
 
 
 def zeros(a: Tree) -> Tree:
     """Zeros of the shapes and dtypes of `a`."""
     return jax.tree.map(jnp.zeros_like, a)
+
+
+def stack_zeros(a: Tree, count: int) -> Tree:
+    """Zeros of the dtypes of `a`, `count` of each leaf: leaves [count, ...]."""
+
+    def on_leaf(leaf: Any) -> Array:
+        return jnp.zeros((count, *leaf.shape), leaf.dtype)
+
+    return jax.tree.map(on_leaf, a)
 
 
 def full(a: Tree, value: Any) -> Tree:
@@ -122,6 +131,11 @@ def dot(a: Tree, b: Tree) -> Array:
 def square_norm(a: Tree) -> Array:
     """Squared L2 norm over all leaves but running statistics, f32[]."""
     return dot(a, a)
+
+
+def first(stacked: Tree) -> Tree:
+    """The first entry of the leading axis."""
+    return jax.tree.map(lambda leaf: leaf[0], stacked)
 
 
 def take(stacked: Tree, index: Array) -> Tree:

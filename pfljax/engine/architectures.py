@@ -103,11 +103,9 @@ def _members(groups: Groups, turns: Turns, group: int, num_clients: int) -> Turn
 def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> Any:
     """The groups' leaves, [M, ...], by place in the cohort; zeros elsewhere."""
     of_first = sent[0]
-    in_place = jax.tree.map(
-        lambda leaf: jnp.zeros((cohort, *leaf.shape[1:]), leaf.dtype), of_first
-    )
+    in_place = tree.stack_zeros(tree.first(of_first), cohort)
     for places_of_group, of_group in zip(places, sent, strict=True):
-        change = contract.first_change(_first(of_first), _first(of_group))
+        change = contract.first_change(tree.first(of_first), tree.first(of_group))
         if change is not None:
             raise ValueError(
                 "clients of different architectures send what does not stack: "
@@ -115,8 +113,3 @@ def _put_in_place(places: Sequence[Array], sent: Sequence[Any], cohort: int) -> 
             )
         in_place = tree.put(in_place, places_of_group, of_group)
     return in_place
-
-
-def _first(stacked: Any) -> Any:
-    """The first entry of each leaf."""
-    return jax.tree.map(lambda leaf: leaf[0], stacked)

@@ -125,11 +125,9 @@ def _loop(
     if weights is not None:
         result, term = result
         total = jax.eval_shape(_weighted_sum, term, _first_shape(weights))
-    results = jax.tree.map(
-        lambda leaf: jnp.zeros((length, *leaf.shape), leaf.dtype), result
-    )
+    start = tree.stack_zeros(result, length), tree.zeros(total)
     # `lax.map` would run all chunks: only this loop may end at a traced count.
-    return jax.lax.fori_loop(0, count, step, (results, tree.zeros(total)))
+    return jax.lax.fori_loop(0, count, step, start)
 
 
 def _first_shape(leaf: Array) -> jax.ShapeDtypeStruct:
@@ -141,8 +139,7 @@ def _weighted_sum(term: Any, weight: Array) -> Any:
     """The term times its weight, summed over the lanes that `weight` has."""
 
     def sum_leaf(leaf: Array) -> Array:
-        ones = (1,) * (leaf.ndim - weight.ndim)
-        factor = weight.reshape(*weight.shape, *ones)
+        factor = tree.column(weight, leaf)
         # Chosen by `where`: the product of 0 and what is not finite is NaN.
         product = jnp.where(factor != 0, factor * leaf, 0)
         return product.sum(0) if weight.ndim else product

@@ -106,7 +106,7 @@ def fedasync(
         algorithm: Algorithm, server: Any, uploads: Any, cohort: Cohort, tau: Array
     ) -> Any:
         (share,) = alpha * weight(tau)
-        return tree.lerp(server, _only(uploads), share)
+        return tree.lerp(server, tree.first(uploads), share)
 
     return Mode(
         buffer=1,
@@ -150,11 +150,10 @@ def fedbuff(
         factor = weight(tau)
 
         def move_leaf(now: Array, upload: Array, origin: Array) -> Array:
-            ones = (1,) * (upload.ndim - 1)
-            scale = factor.reshape(-1, *ones)
-            late = now + scale.astype(upload.dtype) * (upload - origin)
+            scale = tree.column(factor, upload).astype(upload.dtype)
+            late = now + scale * (upload - origin)
             # A fresh upload keeps its bits, unlike now + (upload - now).
-            return jnp.where(tau.reshape(-1, *ones) == 0, upload, late)
+            return jnp.where(tree.column(tau, upload) == 0, upload, late)
 
         return jax.tree.map(move_leaf, server, arrived.upload, arrived.origin)
 
@@ -195,14 +194,4 @@ def empty_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:
     """The slots of a run before its first round; () for synchronous rounds."""
     if mode is None:
         return ()
-    slots = mode.slots(cohort, num_clients)
-
-    def empty(leaf: Any) -> Array:
-        return jnp.zeros((slots, *leaf.shape), leaf.dtype)
-
-    return jax.tree.map(empty, mode.like)
-
-
-def _only(stacked: Any) -> Any:
-    """The one row of each leaf."""
-    return jax.tree.map(lambda leaf: leaf[0], stacked)
+    return tree.stack_zeros(mode.like, mode.slots(cohort, num_clients))

@@ -149,11 +149,9 @@ def _fill(algorithm, client, clients, params, key, ids, rows, count):
         state = init_client(algorithm, params, ids[index], key)
         return tree.put(states, index, state)
 
-    zeros = jax.tree.map(
-        lambda leaf: jnp.zeros((len(ids), *leaf.shape), leaf.dtype), client
-    )
     # One after another: random draws under vmap compile for seconds.
-    states = jax.lax.fori_loop(0, count, make, zeros)
+    empty = tree.stack_zeros(client, len(ids))
+    states = jax.lax.fori_loop(0, count, make, empty)
     return tree.put(clients, rows, states)
 
 

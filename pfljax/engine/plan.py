@@ -82,26 +82,15 @@ def plan(
 
     `train` and `resident` are those of `pfljax.engine.one_round`.
     """
-    selection = setting.selection
     num_clients = train.size.shape[0]
     ids = draw(setting, state.selection, state.key, state.round)
     key = round_key(state.key, state.round)
     if setting.clock is not None:
         ids = clock.available(setting.clock, key, ids)
     size = tree.take(train.size, ids)
-    full = budget(setting.local, size)
-    work_key = derive(key, "work")
-    steps, mask = selection.work(state.selection, work_key, ids, full)
-    # An empty place has the id C, and no work, whatever `work` returns.
+    # An empty place has the id C.
     draws = (ids < num_clients).astype(jnp.float32)
-    # Without empty places it stays a constant that some client reports. Otherwise the
-    # old server would be kept beside the new one.
-    if not selection.full or setting.clock is not None:
-        steps = jnp.where(draws > 0, steps, 0)
-        mask = mask * draws
-    waited = jnp.zeros(ids.shape, jnp.float32)
-    if setting.clock is not None:
-        mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
+    steps, mask, waited = _plan_work(setting, state, key, ids, size, draws)
     turns = Turns(
         ids=ids,
         rows=_find_rows(setting, ids, resident),
@@ -114,12 +103,31 @@ def plan(
         waited=waited,
         drawn=ids,
     )
-    if selection.replacement:
+    if setting.selection.replacement:
         turns = count_once(turns)
     # Groups assign their members themselves (`engine.architectures`).
     if setting.mesh is None or setting.groups is not None:
         return turns
     return assign_devices(setting.mesh, turns, num_clients, num_clients)
+
+
+def _plan_work(
+    setting: Setting, state: RunState, key: Key, ids: Array, size: Array, draws: Array
+) -> tuple[Array, Array, Array]:
+    """(steps i32[M], mask f32[M], seconds that the server waits f32[M]) of clients."""
+    selection = setting.selection
+    full = budget(setting.local, size)
+    steps, mask = selection.work(state.selection, derive(key, "work"), ids, full)
+    # An empty place has no work, whatever `work` returns. Without empty places it stays
+    # a constant that some client reports: otherwise the old server would be kept beside
+    # the new one.
+    if not selection.full or setting.clock is not None:
+        steps = jnp.where(draws > 0, steps, 0)
+        mask = mask * draws
+    if setting.clock is None:
+        return steps, mask, jnp.zeros(ids.shape, jnp.float32)
+    mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
+    return steps, mask, waited
 
 
 def _find_rows(setting: Setting, ids: Array, resident: Any) -> Array:

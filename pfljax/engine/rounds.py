@@ -106,7 +106,7 @@ def _show_model(
         return learned
     model = server_model(server)
     if observe is not None:
-        contract.check_model(jax.tree.map(lambda leaf: leaf[0], uploads), model)
+        contract.check_model(tree.first(uploads), model)
         learned = observe(learned, uploads, model, heard)
     if evaluate is not None:
         key = cohort_key(state.key, state.round + 1)
@@ -244,12 +244,9 @@ def rounds(
         state, metrics = step(state, train, resident, public)
         return state, tree.put(history, index, metrics)
 
-    def empty_history(metric: Any) -> Array:
-        return jnp.zeros((at_most, *metric.shape), metric.dtype)
-
     _, shapes = jax.eval_shape(step, state, train, resident, public)
-    history = jax.tree.map(empty_history, shapes)
-    return jax.lax.fori_loop(0, count, body, (state, history))
+    start = state, tree.stack_zeros(shapes, at_most)
+    return jax.lax.fori_loop(0, count, body, start)
 
 
 def compile_rounds(setting: Setting, at_most: int) -> Callable[..., Any]:

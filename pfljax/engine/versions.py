@@ -74,8 +74,8 @@ def rounds(
         return state, tree.put(history, index, metrics)
 
     _, shapes = jax.eval_shape(run_round, state, jnp.int32(0))
-    history = jax.tree.map(lambda _: jnp.zeros(at_most, jnp.float32), shapes)
-    return jax.lax.fori_loop(0, count, body, (state, history))
+    start = state, tree.stack_zeros(shapes, at_most)
+    return jax.lax.fori_loop(0, count, body, start)
 
 
 def one_round(
@@ -171,7 +171,7 @@ def _train_clients(
     if jobs.client.shape[0] > 1:
         return jax.vmap(train_client)(jobs)
     # A vmap over one client would batch its products in vain.
-    trained = train_client(jax.tree.map(lambda leaf: leaf[0], jobs))
+    trained = train_client(tree.first(jobs))
     return jax.tree.map(lambda leaf: leaf[None], trained)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.minibatches import in_batches, take_examples
+from pfljax.core.minibatches import in_batches, take_batch
 from pfljax.core.types import Array, Batch, ClientData
 from pfljax.evaluation.passes import rows_per_pass
 
@@ -20,13 +20,10 @@ def predict_examples(
     Batches are those of `metrics.score`. Values behind the last example are padding.
     """
     at_once = rows_per_pass(batch_size)
-    offsets = jnp.arange(at_once)
 
     def predict_pass(index: Array) -> dict[str, Array]:
-        row = index * at_once + offsets
-        existing = jnp.clip(row, 0, jnp.maximum(data.size - 1, 0))
-        batch = take_examples(data, existing, row < data.size)
-        logits = jax.vmap(predict)(in_batches(batch, batch_size))
+        batches = in_batches(take_batch(data, index, at_once), batch_size)
+        logits = jax.vmap(predict)(batches)
         log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
         best = log_p.max(-1)
         prediction = jnp.argmax(logits, -1).astype(jnp.int32)

@@ -48,18 +48,12 @@ def lanczos(
         b = jnp.linalg.norm(rest)
         scale = jnp.maximum(state.scale, jnp.abs(a) + b)
 
-        def new_direction() -> tuple[Array, Array]:
-            normal_key = jax.random.fold_in(key, index)
-            normal = jax.random.normal(normal_key, v.shape)
-            outside = _orthogonal(basis, normal)
-            return outside / jnp.linalg.norm(outside), jnp.float32(0)
-
-        def next_direction() -> tuple[Array, Array]:
-            return rest / b, b
-
         # A Krylov space of few examples ends before `steps`: the rest is rounding.
-        space_ends = b <= close_to_zero * scale
-        direction, entry = jax.lax.cond(space_ends, new_direction, next_direction)
+        direction, entry = jax.lax.cond(
+            b <= close_to_zero * scale,
+            lambda: _draw_outside(basis, jax.random.fold_in(key, index)),
+            lambda: (rest / b, b),
+        )
         return Lanczos(
             basis=basis,
             diagonal=state.diagonal.at[index].set(a),
@@ -77,6 +71,13 @@ def lanczos(
     )
     last = jax.lax.fori_loop(0, steps, step, first)
     return _tridiagonal(last), last.basis, last.off_diagonal[-1]
+
+
+def _draw_outside(basis: Array, key: Key) -> tuple[Array, Array]:
+    """(a random vector of norm 1 outside the basis, its off-diagonal entry, 0)."""
+    normal = jax.random.normal(key, basis.shape[1:])
+    outside = _orthogonal(basis, normal)
+    return outside / jnp.linalg.norm(outside), jnp.float32(0)
 
 
 def _tridiagonal(state: Lanczos) -> Array:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
-from pfljax.core.minibatches import in_batches, take_examples
+from pfljax.core.minibatches import in_batches, take_batch
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.evaluation.metrics import score
 from pfljax.evaluation.over_clients import GRID
@@ -177,14 +177,9 @@ def _total_variation(
 ) -> Array:
     """Mean over a client's examples of 1/2 sum |p - q|; NaN if it has none."""
     at_once = rows_per_pass(batch_size)
-    offsets = jnp.arange(at_once)
 
     def add(index: Array, total: Array) -> Array:
-        position = index * at_once + offsets
-        # Past the end the client's last example is read, under mask 0.
-        existing = jnp.minimum(position, data.size - 1)
-        batch = take_examples(data, existing, position < data.size)
-        parts = in_batches(batch, batch_size)
+        parts = in_batches(take_batch(data, index, at_once), batch_size)
         logits = jax.vmap(both_logits)(parts)
         p, q = (jax.nn.softmax(y.astype(jnp.float32)) for y in logits)
         by_example = jnp.abs(p - q).sum(-1)

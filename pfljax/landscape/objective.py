@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.flatten_util import ravel_pytree
 
 from pfljax.core.communication import shapes_of_model
+from pfljax.core.losses import cross_entropy
 from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
@@ -85,8 +85,12 @@ def make_objective(
     """The objective on the examples of one client, summed over batches in one loop."""
     weights, unravel = ravel_pytree(params)
 
+    def loss(w: Array, batch: Batch) -> Array:
+        logits = predict(unravel(w), batch).astype(jnp.float32)
+        return cross_entropy(logits, batch)
+
     def gradient(batch: Batch, w: Array) -> tuple[Array, Array]:
-        return jax.value_and_grad(lambda w: _loss(predict, unravel(w), batch))(w)
+        return jax.value_and_grad(loss)(w, batch)
 
     def value_and_grad(w: Array) -> tuple[Array, Array]:
         return mean_over_examples(lambda batch: gradient(batch, w), data, batch_size)
@@ -105,14 +109,6 @@ def make_objective(
         curvature=curvature,
         unravel=unravel,
     )
-
-
-def _loss(predict: Any, params: Params, batch: Batch) -> Array:
-    logits = predict(params, batch).astype(jnp.float32)
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
-    # An empty batch divides by 1: its loss is 0, not NaN.
-    count = jnp.maximum(batch.mask.sum(), 1)
-    return jnp.sum(batch.mask * losses) / count
 
 
 def num_parameters(task: Task) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from pfljax.core import requirements, statistics, tree
+from pfljax.core.losses import mean
 from pfljax.core.precision import EXACT, PRECISIONS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import mixed_precision
@@ -137,9 +137,8 @@ def _mean_loss(
 
     def mean_loss(params: Params, batch: Batch, key: Key | None) -> Array:
         losses = example_loss(logits(params, batch, key), batch.y)
-        total = jnp.sum(batch.mask * losses)
         # An empty batch has the loss 0, not NaN: a client without examples takes steps.
-        return total / jnp.maximum(jnp.sum(batch.mask), 1)
+        return mean(losses, batch)
 
     return mean_loss
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from flax import linen as nn
 
+from pfljax.core import tree
 from pfljax.core.types import Array
 from pfljax.models.layers import BatchNorm
 
@@ -56,5 +57,4 @@ def expand_mask(mask: Array, x: Array) -> Array:
         )
     is_empty = mask.sum() == 0
     counts = (mask > 0) | is_empty
-    ones = (1,) * (x.ndim - 1)
-    return counts.reshape(-1, *ones)
+    return tree.column(counts, x)

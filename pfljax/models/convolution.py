@@ -86,14 +86,7 @@ def convolve(
       ValueError: ranks are others, images are smaller than the window, or there is an
         `lhs_dilation`.
     """
-    if lhs.ndim != 4 or rhs.ndim != 4 or set(lhs_dilation or ()) - {1}:
-        raise ValueError(
-            f"a convolution got inputs {lhs.shape}, a kernel {rhs.shape} and "
-            f"lhs_dilation {lhs_dilation}; expected [B, H, W, I], [h, w, I, O] and no "
-            "lhs_dilation; use conv='lax'"
-        )
-    if precision is None:
-        precision = mixed_precision.product_precision()
+    _check_operands(lhs, rhs, lhs_dilation)
     window = Window(
         size=_pair(rhs.shape[:2]),
         strides=_pair(window_strides),
@@ -106,7 +99,7 @@ def convolve(
         channels=lhs.shape[-1],
         outputs=rhs.shape[-1],
         groups=feature_group_count,
-        precision=precision,
+        precision=precision or mixed_precision.product_precision(),
         columns=columns,
     )
     _check_size(form)
@@ -223,6 +216,15 @@ def _fold(operation: Callable[..., Array], first: Array, second: Array) -> Array
 def _pair(steps: Sequence[int]) -> tuple[int, int]:
     rows, columns = steps
     return rows, columns
+
+
+def _check_operands(lhs: Array, rhs: Array, lhs_dilation: Sequence[int] | None) -> None:
+    if lhs.ndim != 4 or rhs.ndim != 4 or set(lhs_dilation or ()) - {1}:
+        raise ValueError(
+            f"a convolution got inputs {lhs.shape}, a kernel {rhs.shape} and "
+            f"lhs_dilation {lhs_dilation}; expected [B, H, W, I], [h, w, I, O] and no "
+            "lhs_dilation; use conv='lax'"
+        )
 
 
 def _check_size(form: Form) -> None:

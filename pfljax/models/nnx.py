@@ -49,16 +49,8 @@ def task_from_nnx(
       ValueError: for a module without `body` and `head`, or with other state; for an
         unknown loss or precision.
     """
-    expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
-    if isinstance(factory, nnx.Module):
-        requirements.require_a("factory", factory, (), expected)
+    _check_factory(factory)
     example = zero_example(input_shape)
-    # NNX's classes hide the signature of what they call.
-    if isinstance(factory, type):
-        constructor = factory.__init__
-        requirements.require_call("factory", constructor, ("self", "rngs"), expected)
-    else:
-        requirements.require_call("factory", factory, ("rngs",), expected)
     module = nnx.eval_shape(lambda: _check(factory(nnx.Rngs(0))))
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 
@@ -80,6 +72,18 @@ def task_from_nnx(
         order=order,
         precision=precision,
     )
+
+
+def _check_factory(factory: Any) -> None:
+    expected = "a function nnx.Rngs -> nnx.Module, such as the module's class"
+    if isinstance(factory, nnx.Module):
+        requirements.require_a("factory", factory, (), expected)
+    # NNX's classes hide the signature of what they call.
+    if isinstance(factory, type):
+        constructor = factory.__init__
+        requirements.require_call("factory", constructor, ("self", "rngs"), expected)
+    else:
+        requirements.require_call("factory", factory, ("rngs",), expected)
 
 
 def _forward(graph: Any, streams: Any, abstract: Sequence[Any]) -> Apply:

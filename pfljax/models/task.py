@@ -51,17 +51,7 @@ def task(
         collections than params and batch_stats; the loss or precision is unknown; or an
         input has another shape.
     """
-    if not isinstance(module, nn.Module):
-        raise ValueError(
-            f"module is {type(module).__name__}, expected an instance of "
-            "flax.linen.Module; for Flax NNX use pfljax.models.task_from_nnx"
-        )
-    for part in PARTS:
-        member = getattr(module, part, None)
-        # A class is callable, but has no parameters yet.
-        if member is not None and (isinstance(member, type) or not callable(member)):
-            expected = "a module, such as flax.linen.Dense(10)"
-            requirements.require_a(f"the module's {part}", member, (), expected)
+    _check_module(module)
     example = zero_example(input_shape)
     shapes, order = _trace(module, example)
 
@@ -87,6 +77,20 @@ def task(
 
     layers = partial(units.layer_units, module, shapes)
     return assembled._replace(units=layers, resized=resize)
+
+
+def _check_module(module: Any) -> None:
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"module is {type(module).__name__}, expected an instance of "
+            "flax.linen.Module; for Flax NNX use pfljax.models.task_from_nnx"
+        )
+    for part in PARTS:
+        member = getattr(module, part, None)
+        # A class is callable, but has no parameters yet.
+        if member is not None and (isinstance(member, type) or not callable(member)):
+            expected = "a module, such as flax.linen.Dense(10)"
+            requirements.require_a(f"the module's {part}", member, (), expected)
 
 
 def _forward(module: nn.Module) -> Apply:

@@ -45,7 +45,7 @@ def availability(
 ) -> Selection:
     """Selects available clients uniformly; if they are too few, places stay empty.
 
-    A client is available with a probability, as in easyFL; beta = 0 is `uniform`:
+    A client is available with a probability that follows the pattern, as in easyFL:
 
         homogeneous  1 - beta
         lognormal    T / max T,  T of lognormal(0, -ln(1 - beta)) a client
@@ -54,20 +54,20 @@ def availability(
         fewer_examples   (n / min n)^-beta
         labels       1 - beta + beta (its least label) / (K - 1)
         label_count  1 - beta + beta (number of its labels) / K
-        label_cycle  1 where r is from (its least label) / (K - 1) to (its greatest) /
-                     (K - 1), else 1 - beta;  r = (1 + round mod period) / period
+        label_cycle  1 if (1 + round mod period) / period is between its least and its
+                     greatest label, each over K - 1; otherwise 1 - beta
 
-    diurnal is never `uniform`. `devices` is the seed of T, whatever the run's. A
-    "trace" is the array `available`, bool[T, C], of the `file` .npz: the clients of
-    each round, from the first again after the last. Only patterns by round have a
-    state, the round. O(C) work.
+    With beta = 0 all but diurnal are `uniform`. The pattern "trace" reads the available
+    clients of each round from the array `available`, bool[T, C], of a `file`, and
+    begins again after the last. Patterns that change with the round have it as their
+    state. It takes O(C) work.
 
     Args:
-      pattern: one of those above, or "trace" of a file.
-      beta: how unlike clients are; 0 is `uniform`.
+      pattern: one of those above, or "trace" for those of a file.
+      beta: larger for greater differences between clients; 0 is `uniform`.
       period: rounds of a day.
-      file: an .npz with `available`, bool[T, C].
-      devices: seed of T, whatever the run's.
+      file: an .npz file with `available`, bool[T, C].
+      devices: seed of T, apart from that of the run.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
@@ -96,7 +96,7 @@ def _draw_by(
     """Draws clients that are available by chance; the state is the round, if any."""
 
     def choose(round_: Any, key: Key) -> Array:
-        # A number below 1: a client of probability 1 is always available.
+        # Draws are below 1, so that a client of probability 1 is always available.
         lot = jax.random.uniform(derive(key, "there"), (num_clients,))
         return among(derive(key, "members"), lot < chance(round_), cohort)
 

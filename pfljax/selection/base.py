@@ -40,14 +40,13 @@ class Selection(NamedTuple):
     init: Callable[[], Any] = nothing  # the state before the first round
     # Metrics f32[M] of training, and "turn_seconds" where there is a clock.
     update: Callable[[Any, Cohort, Metrics], Any] = keep_state
-    # (state, models [M], model, cohort) -> state, after `update`: the model that each
-    # member sent, and the server's new one. With it uploads are stacked, and a method
-    # that sends no models is refused.
+    # (state, models [M], model, cohort) -> state, after `update`, from the model that
+    # each member sent and the server's new one. It needs stacked uploads, and a method
+    # that sends models.
     observe: Callable[[Any, Params, Params, Cohort], Any] | None = None
     # (state, model, train, key) -> state, after all of these: clients evaluate the
     # server's new model on their training examples, before the next cohort is chosen.
-    # The key is that of `choose` in the next round. Refused where there is no such
-    # model.
+    # The key is that of `choose` in the next round. The method must have such a model.
     evaluate: Callable[[Any, Params, ClientData, Key], Any] | None = None
     replacement: bool = False  # a client may be drawn twice; all weigh the same
     full: bool = False  # no place is ever empty
@@ -60,9 +59,9 @@ def learns(selection: Selection) -> bool:
 
 
 def first(selection: Selection, count: Array, num_clients: int) -> Selection:
-    """Empties all but the first `count` places, i32[] and maybe traced.
+    """Empties all but the first `count` places, i32[], which may be traced.
 
-    Of `uniform` this is the cohort of that size.
+    The result for `uniform` is the cohort of that size.
     """
     # The shapes stay those of the whole cohort: one program runs every size.
     taken = jnp.arange(selection.cohort) < count

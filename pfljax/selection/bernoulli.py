@@ -22,13 +22,15 @@ def bernoulli(
 ) -> Selection:
     """Selects each client with probability `cohort` / C.
 
-    Shapes stay, so there are `places` for those drawn, and some stay empty. By default
-    places are three standard deviations more than the cohort, at most C. More clients
-    than places are cut to a uniform choice of them: rarely by default, never where
-    places = C. If no client is drawn, the server's state stays. O(C) work.
+    Shapes must stay the same, so there are `places` for the clients that are drawn, and
+    some stay empty. By default they are three standard deviations more than the cohort,
+    at most C. If more clients are drawn than there are places, which is rare by
+    default, a uniform choice of them takes part. If none is drawn, the server's state
+    stays the same. It takes O(C) work.
 
     Args:
-      places: clients at most; None, three standard deviations above the cohort.
+      places: largest number of clients; None for three standard deviations more than
+        the cohort.
     """
     require_cohort(cohort, num_clients)
     probability = cohort / num_clients

@@ -16,8 +16,9 @@ from pfljax.selection.base import Selection
 def by_size(cohort: AtLeastOne, sizes: np.ndarray) -> Selection:
     """Selects clients with replacement, in proportion to their examples.
 
-    FedProx, Algorithm 2: uploads are averaged with one weight a draw, not by examples.
-    A client drawn twice trains once and counts twice. O(cohort log num_clients) work.
+    FedProx, Algorithm 2: uploads are weighted by draws, not by examples. A client that
+    is drawn twice trains once and counts twice. It takes O(cohort log num_clients)
+    work.
     """
     if np.min(sizes) < 0 or np.sum(sizes) == 0:
         raise ValueError(f"expected examples to draw by, at least one; got {sizes}")

@@ -13,7 +13,7 @@ from pfljax.core import tree
 from pfljax.core.aggregation import record
 from pfljax.core.factories import component
 from pfljax.core.losses import cross_entropy
-from pfljax.core.minibatches import take_examples
+from pfljax.core.minibatches import take_batch
 from pfljax.core.public_examples import require
 from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, Share
 from pfljax.core.types import Array, Cohort, Key, Params, Task
@@ -48,19 +48,20 @@ def cmab(
 ) -> Selection:
     """Selects the client with the best index, then others that balance the classes.
 
-    A client has more data of the classes whose examples at the server move the last
-    layer of its model less:  R_c ~ exp(beta / ||g_c||^2),  g_c the gradient on those.
-    Its reward is 1 / KL(R || uniform), the mean of which forgets by `memory`. The first
-    member has the largest mean + alpha sqrt(3 ln t / 2T) after t rounds and T of its
-    own; each next one the least KL(mean R of the cohort with it || uniform), less the
-    same bonus. Clients that never took part go first. Where all are alike, all take
-    part equally often.
+    The share of class c in the data of a client is estimated from its model, as
+    R_c ~ exp(beta / ||g_c||^2), where g_c is the gradient of the last layer on the
+    server's examples of that class: it is small for a class that the client knows well.
+    The client's reward is 1 / KL(R || uniform), whose running mean forgets old rewards
+    by `memory`. The first member has the largest mean + alpha sqrt(3 ln t / 2T) after t
+    rounds, in T of which it took part. Each further one has the least
+    KL(mean R of the cohort with it || uniform) less the same bonus. Clients that never
+    took part go first. If all clients are alike, they take part equally often.
 
-    It needs examples of the server, and the models of clients. O(M C K) work.
+    It needs examples of the server and the models of clients, and O(M C K) work.
 
     Args:
       alpha: weight of exploration.
-      beta: sharpness by which gradients tell classes.
+      beta: a larger one estimates more unequal shares.
       memory: share of old rewards that is kept.
     """
     require("cmab", num_public)
@@ -70,10 +71,7 @@ def cmab(
         return _choose(state, key, cohort, alpha)
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
-        batch = take_examples(
-            members.public, jnp.arange(num_public), jnp.ones(num_public)
-        )
-
+        batch = take_batch(members.public, jnp.int32(0), num_public)
         # One after another: all gradients at once would be as large as all models.
         estimates = jax.lax.map(lambda w: composition(task, w, batch, beta), models)
         return _learn(state, members, estimates, memory)

@@ -8,7 +8,7 @@ from pfljax.core.types import Array, Key
 
 
 def require_cohort(cohort: int, num_clients: int) -> None:
-    """Raises a ValueError where there are fewer clients than places."""
+    """Raises a ValueError if there are fewer clients than places."""
     if cohort > num_clients:
         raise ValueError(
             f"the cohort is {cohort}, but {num_clients} clients can be selected; "
@@ -19,8 +19,9 @@ def require_cohort(cohort: int, num_clients: int) -> None:
 def among(key: Key, eligible: Array, count: int) -> Array:
     """Draws `count` of the clients that are `eligible`, bool[C], uniformly.
 
-    C stands in places behind the last of them. Where all are eligible these are the
-    clients of `uniform`, of the same key. O(C log count) work.
+    If there are fewer, the places after them have the id C. If all are eligible, these
+    are the clients that `uniform` draws with the same key. It takes O(C log count)
+    work.
     """
     num_clients = len(eligible)
     position = jnp.arange(num_clients)
@@ -34,8 +35,8 @@ def among(key: Key, eligible: Array, count: int) -> Array:
 def draw_weighted(key: Key, log_weight: Array, count: int) -> Array:
     """Draws `count` different clients in proportion to exp(log_weight), f32[C].
 
-    One is drawn after another, of those that are left; weights of 0 come last. The
-    largest log weights with Gumbel noise are such a draw. O(C log count) work.
+    One is drawn after another, from those that are left; weights of 0 come last. The
+    largest log weights with Gumbel noise are such a draw. It takes O(C log count) work.
     """
     noise = jax.random.gumbel(key, log_weight.shape)
     _, ids = jax.lax.top_k(log_weight + noise, count)

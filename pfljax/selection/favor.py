@@ -13,7 +13,7 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
-from pfljax.core.minibatches import take_examples
+from pfljax.core.minibatches import take_batch
 from pfljax.core.public_examples import require
 from pfljax.core.ranges import AtLeastOne, Share
 from pfljax.core.types import Array, Cohort, Key, Params, Task
@@ -51,16 +51,18 @@ def favor(
 ) -> Selection:
     """Selects the clients with the largest values of a double DQN.
 
-    Its input is the last known models of all clients and of the server, of each
-    `components` principal components; the reward of a round is 64^(accuracy - target)
-    - 1, of the new model on the server's examples. With probability `epsilon` a cohort
-    is uniform; epsilon = 1 is `uniform`. O(C components hidden) work, and room for 128
+    The input of the network is the last known model of each client and of the server,
+    each reduced to `components` principal components. The reward of a round is
+    64^(accuracy - target) - 1, with the accuracy of the new model on the server's
+    examples. A cohort is uniform with the probability `epsilon`; with epsilon = 1 it is
+    that of `uniform`. It takes O(C components hidden) work, and memory for 128
     transitions of 2 (C + 1) components each.
 
     Differs from the paper, where all clients train and upload in a first round: here
-    clients take part in turn until each has once, the components are those of the first
-    cohort, at most M - 1 that are not 0, and a client without a model yet is at their
-    mean. Of a cohort one member, at random, is the action that is remembered.
+    clients take turns until each has taken part once. The components are those of the
+    models of the first cohort, of which at most M - 1 are not 0, and a client without a
+    model has the mean of these models. The network remembers a round by one action, a
+    random member of the cohort.
 
     Args:
       target: accuracy at which a reward is 0.
@@ -86,9 +88,7 @@ def favor(
         return jnp.where(explores, drawn, ids)
 
     def observe(state: State, models: Params, model: Params, members: Cohort) -> State:
-        batch = take_examples(
-            members.public, jnp.arange(num_public), jnp.ones(num_public)
-        )
+        batch = take_batch(members.public, jnp.int32(0), num_public)
         accuracy = jnp.mean(task.predict(model, batch).argmax(1) == batch.y)
         reward = STEEPNESS ** (accuracy - target) - 1
         known = state.round >= in_turn

@@ -56,19 +56,22 @@ def fedsae(
     """Asks each client for L to H epochs, which follow from its past rounds.
 
     A client that can afford only L sends its model after L epochs. One that cannot
-    afford L fails, and its work is lost. Work grows by `gain` / work after a
-    success (ira) or by 3 below and 1 above what the client could do in the mean
-    (fassa), and is halved after a failure. "fixed" asks all for the epochs of the run,
-    which are the most in any rule: FedAvg with drop-outs. Where the run counts steps,
-    work is steps. A client is chosen in proportion to exp(beta v), v = sqrt(examples) *
-    its last loss; beta = 0 is uniform. What clients can afford is drawn anew in each
-    round, from the seed `devices`, whatever the run's. O(C log C) work.
+    afford L fails, and its work is lost. After a failure its work is halved. After a
+    success it grows: by `gain` / work (ira), or by 3 if it is less than what the client
+    could afford on average, and else by 1 (fassa). "fixed" asks all clients for the
+    epochs of the run, which no rule exceeds: FedAvg with drop-outs. If the run counts
+    steps, work is in steps.
+
+    A client is drawn in proportion to exp(beta v), where v is sqrt(examples) times its
+    last loss; with beta = 0 the draw is uniform. What clients can afford is drawn in
+    each round, from the seed `devices` and not from that of the run. It takes
+    O(C log C) work.
 
     Args:
-      rule: by which work changes: "ira", "fassa" or "fixed".
-      gain: of work after a success, by ira.
+      rule: how work changes: "ira", "fassa" or "fixed".
+      gain: growth of work after a success, for ira.
       beta: preference for large losses; 0 is uniform.
-      devices: seed of what clients can afford, whatever the run's.
+      devices: seed of what clients can afford.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)
@@ -83,9 +86,7 @@ def fedsae(
         if rule == "fixed":
             whole = jnp.full(steps.shape, float(epochs)) if epochs else steps
             easy = hard = whole.astype(float)
-        afforded = _afford(affordable, state.round, ids)
-        done = jnp.where(afforded >= easy, easy, 0.0)
-        done = jnp.where(afforded >= hard, hard, done)
+        done = _finish(_afford(affordable, state.round, ids), easy, hard)
         taken = jnp.where(done > 0, _to_steps(done, steps, epochs), 0)
         return taken, (done > 0).astype(jnp.float32)
 
@@ -139,6 +140,12 @@ def _afford(devices: Devices, round_: Array, ids: Array) -> Array:
     noise = jax.vmap(draw)(ids)
     # An empty place has a number past the end; its noise is not read.
     return jnp.maximum(devices.mean[ids] + devices.std[ids] * noise, 0)
+
+
+def _finish(afforded: Array, easy: Array, hard: Array) -> Array:
+    """Returns the work that is done, f32[M]: `hard`, or `easy`, or none."""
+    done = jnp.where(afforded >= easy, easy, 0.0)
+    return jnp.where(afforded >= hard, hard, done)
 
 
 def _to_steps(work: Array, steps: Array, epochs: Any) -> Array:

@@ -50,31 +50,33 @@ def oort(
 ) -> Selection:
     """Selects the clients with the best scores, and a share of new clients.
 
-    The share is exploration * decay^round, `least` at least, and its places are
-    rounded down: 0.2 of a cohort of 4 is none. Clients never seen are drawn in
-    proportion to 1 / seconds; of the others those with nearly the score of the lowest
-    that has a place, in proportion to it. Where there are too few of the one, more of
-    the other are drawn. With round r, and L the round of the client's last report:
+    The share of new clients is exploration * decay^round, but at least `least`. Their
+    places are rounded down: 0.2 of a cohort of 4 is none. New clients are drawn in
+    proportion to 1 / seconds. The others are drawn in proportion to their scores, among
+    those whose score is at least nearly that of the last one with a place. If there are
+    too few of one kind, more of the other are drawn. In round r, with L the round of
+    the client's last report,
 
-        score = (utility, from 0 to 1 of all seen, + sqrt(0.1 ln r / L))
-                * (T / seconds)^penalty  of a client slower than T
+        score = (utility + sqrt(0.1 ln r / L)) * (T / seconds)^penalty,
 
-    T is the quantile `preferred` of seconds; 1 as well as penalty = 0 ask for no speed.
-    The pacer moves it up by 0.05, as often as the utilities of `pacer` rounds, 20 in
-    the paper, sum to less than those of as many rounds before; 0 for a T that stays.
-    Seconds are those expected of a round: by a profile of the devices, or of one second
-    an example without. O(C log C) work.
+    where utilities are scaled to [0, 1], and the second factor is 1 for a client that
+    is not slower than T, the quantile `preferred` of all seconds. With preferred = 1 or
+    penalty = 0 speed does not count. The pacer moves the quantile up by 0.05 whenever
+    the utilities of `pacer` rounds (20 in the paper) sum to less than those of as many
+    rounds before. Seconds are the expected ones of a round, which follow from the
+    profile of the devices; without one, an example takes a second. It takes O(C log C)
+    work.
 
-    Differs from the paper: utility is examples times the mean loss, for the mean of
-    squares is not reported. As in the authors' code, T moves by quantiles, and windows
-    are compared when one is over, not in each round.
+    Differs from the paper: utility is the number of examples times the mean loss,
+    because the mean of squares is not reported. As in the authors' code, T moves by
+    quantiles, and windows are compared when one ends, not in each round.
 
     Args:
-      exploration: share of places for clients never seen, at first.
-      decay: of that share a round.
-      least: of that share.
+      exploration: first share of the places for new clients.
+      decay: factor of that share after each round.
+      least: smallest such share.
       penalty: exponent of slow clients' scores; 0 for none.
-      preferred: quantile of seconds that counts as slow.
+      preferred: quantile of seconds above which a client is slow.
       pacer: rounds of a window of the pacer; 0 for none.
     """
     seconds = np.asarray(seconds, np.float64)

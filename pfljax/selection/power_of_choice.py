@@ -33,26 +33,27 @@ def power_of_choice(
 ) -> Selection:
     """Selects the clients with the largest losses among candidates drawn by size.
 
-    Candidates are different clients, twice the cohort by default. As many as the cohort
-    are a draw by size alone; all clients are the greediest. The state is the last known
-    loss of each client, f32[C]. O(C log C) work. The `loss` is:
+    Candidates are different clients, by default twice as many as the cohort. If they
+    are as many as the cohort, only sizes count; if they are all clients, only losses.
+    The state is the last known loss of each client, f32[C]. It takes O(C log C) work.
+    The `loss` is:
 
-        last       of the client's last training; clients without one go first (rpow-d)
-        all        of the server's new model, over all training examples (pow-d)
-        minibatch  of that model, over `batch_size` of them, uniformly drawn (cpow-d)
+        last       that of the client's last training; clients without one go first
+                   (rpow-d)
+        all        that of the server's new model over all training examples (pow-d)
+        minibatch  that of the model over `batch_size` of them, drawn uniformly (cpow-d)
 
     A minibatch of all examples is pow-d. Only the candidates evaluate the model, one
-    after another, `batch_size` examples at once.
+    after another.
 
-    Differs from the paper: no client evaluates the model of the first round, whose
-    cohort is drawn by size alone. Traffic and the clock leave out that candidates get
-    the model.
+    Differs from the paper: no client evaluates the model of the first round, so that
+    its cohort is drawn by size alone. Traffic and the clock do not count that
+    candidates receive the model.
 
     Args:
-      candidates: clients drawn, of which the largest losses win; None, twice the
-        cohort.
-      loss: which loss counts.
-      batch_size: examples of a minibatch, and of those evaluated at once.
+      candidates: number of candidates; None for twice the cohort.
+      loss: the loss of a candidate.
+      batch_size: examples of a minibatch, and of those that are evaluated at once.
     """
     num_clients = len(sizes)
     require_cohort(cohort, num_clients)

@@ -22,22 +22,22 @@ def stragglers(
 ) -> Selection:
     """Lets round(share M) stragglers of `selection` do part of their work, or none.
 
-    A straggler runs 1 to E - 1 whole epochs (those below E where it is no integer; 1 to
-    steps - 1 steps if E is 1, less, or None), uniformly; with `drop` its work is thrown
-    away, as FedAvg does (FedProx, section 5.2).
+    A straggler runs a number of whole epochs that is drawn uniformly from those below
+    E; if E is at most 1 or None, it runs 1 to steps - 1 steps. With `drop` its work is
+    discarded, as in FedAvg (FedProx, section 5.2).
     """
     count = round(share * selection.cohort)
     slow = jnp.arange(selection.cohort) < count
 
     def work(state: Any, key: Key, ids: Array, steps: Array) -> tuple[Array, Array]:
         steps, mask = selection.work(state, derive(key, "work"), ids, steps)
-        # A part is counted in whole epochs, or in steps where there is one epoch.
+        # A part is counted in whole epochs, or in steps if there is one epoch.
         units = everything = jnp.maximum(steps, 2)
         if epochs is not None and epochs > 1:
             units = math.ceil(epochs)
             everything = epochs
         done = jax.random.randint(derive(key, "part"), steps.shape, 1, units)
-        # Exactly so many, at places of the cohort that change with the round.
+        # Exactly `count` of them, at places in the cohort that change with the round.
         late = jax.random.permutation(derive(key, "who"), slow)
         part = steps * done // everything
         if isinstance(everything, float):

@@ -47,31 +47,33 @@ def tifl(
 ) -> Selection:
     """Selects the clients of one tier of equally fast clients, uniformly.
 
-    A tier is drawn by fixed probabilities (policy uniform, random, fast or slow, or
-    given `probabilities`, the fastest tier first), or by the adaptive policy: a tier
-    has ceil(rounds / tiers) credits, and every `interval` rounds, if the tier at hand
-    did no better than a look before, the worse ones become likelier. When no credits
-    are left all tiers are equally likely. One tier is `uniform`. O(C) work; O(C log C)
-    where tiers are made anew.
+    A tier is drawn with fixed probabilities (the policies uniform, random, fast and
+    slow, or `probabilities`, the fastest tier first), or by the adaptive policy: a tier
+    can be drawn ceil(rounds / tiers) times. Every `interval` rounds, if the tier of the
+    round has not improved since the last look, tiers with a higher loss become
+    likelier. When no tier can be drawn any more, all are equally likely. With one tier
+    this is `uniform`. It takes O(C) work, and O(C log C) when clients are sorted.
 
-    At first tiers go by the seconds expected of a round: by a profile of the devices,
-    or of one second an example without. Every `retier` rounds they are made anew, by
-    the mean of the seconds that the clock has counted of each client. A client that
-    came too late counts with the deadline, one that the server did not wait for does
-    not count. Tiers stay as they are without a clock, and where devices have no jitter
-    and do all their work in time.
+    At first clients are sorted by the expected seconds of a round, which follow from
+    the profile of the devices; without one, an example takes a second. Every `retier`
+    rounds they are sorted by the mean of their measured seconds. A client that is too
+    late counts with the deadline, and one for which the server did not wait does not
+    count. Tiers stay the same without a clock, and if devices without jitter finish all
+    their work in time.
 
-    Differs from the paper: clients are measured as they take part, not in rounds before
-    the first, and none is left out. A tier is as good as the training loss of its last
-    cohort, where the paper has all its clients evaluate on test data in every round.
+    Differs from the paper: clients are measured when they take part, not in rounds
+    before the first, and none is left out. The loss of a tier is the training loss of
+    its last cohort; in the paper all clients of the tier evaluate test data in every
+    round.
 
     Args:
-      tiers: groups of clients of like speed.
-      policy: by which a tier is drawn: "adaptive", or fixed.
-      interval: rounds between two looks at the tiers.
-      probabilities: of each tier, the fastest first; None for the policy's.
-      retier: rounds between two sortings by measured seconds, 0 for none; None for
-        `interval` in the adaptive policy, and for none in fixed ones.
+      tiers: number of groups of equally fast clients.
+      policy: how a tier is drawn: "adaptive", or with fixed probabilities.
+      interval: rounds between two looks at the losses.
+      probabilities: probability of each tier, the fastest first; None for those of the
+        policy.
+      retier: rounds after which clients are sorted again, 0 for never; None is
+        `interval` for the adaptive policy, and never for others.
     """
     seconds = np.asarray(seconds, np.float64)
     _require_tiers(len(seconds), tiers, cohort)

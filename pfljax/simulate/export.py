@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from pfljax import algorithms
@@ -123,7 +122,7 @@ def personal_model(
     states = open_to_read(sim, Path(path), state).states(state, ids)
     train = take(federation.train, ids)
     stacked = models(state, states, ids, train, public=federation.public)
-    return jax.tree.map(lambda leaf: leaf[0], stacked)
+    return tree.first(stacked)
 
 
 def check_client(client: int, num_clients: int) -> None:

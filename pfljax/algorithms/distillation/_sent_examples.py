@@ -55,8 +55,7 @@ def from_client(
     exists = number < data.size
 
     def if_exists(leaf: Array, other: int) -> Array:
-        ones = (1,) * (leaf.ndim - 1)
-        return jnp.where(exists.reshape(-1, *ones), leaf, other)
+        return jnp.where(tree.column(exists, leaf), leaf, other)
 
     return SentExamples(
         features=if_exists(z, 0),

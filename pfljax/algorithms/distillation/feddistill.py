@@ -60,13 +60,26 @@ def feddistill(
             count=jnp.zeros((num_clients, size)),
         )
 
+    return alone(task, local)._replace(
+        init=init,
+        message=lambda turn, tables, w: mean_of_others(tables, turn.id),
+        train=training(task, local, lam, DISTANCES[distance]),
+        aggregate=replace_tables,
+        origin=prototypes.no_origin,
+    )
+
+
+def training(task, local, lam, distance):
+    """The `train` of a client, which also sums its logits by class."""
+    size = task.num_classes
+
     def train(turn, target, w, data):
         optimizer = local_optimizer(local, turn)
 
         def objective(w, batch, key):
             logits = task.logits(w, batch, key)
             loss = cross_entropy(logits, batch)
-            penalty = lam * towards(target, logits, batch, DISTANCES[distance])
+            penalty = lam * towards(target, logits, batch, distance)
             return loss + penalty, (logits, {"loss": loss, "penalty": penalty})
 
         def step(carry, batch, key):
@@ -84,13 +97,7 @@ def feddistill(
         w, _, (total, count) = end
         return w, prototypes.from_sums(total, count), metrics
 
-    return alone(task, local)._replace(
-        init=init,
-        message=lambda turn, tables, w: mean_of_others(tables, turn.id),
-        train=train,
-        aggregate=replace_tables,
-        origin=prototypes.no_origin,
-    )
+    return train
 
 
 def towards(target, logits, batch, distance):
