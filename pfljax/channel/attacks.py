@@ -1,8 +1,8 @@
 """Attacks: malicious clients that send something else than their changes.
 
 A fixed share of the clients is malicious in a run (`pfljax.core.malicious`); the state
-of the channel has these clients. What clients do to honest uploads, such as clipping,
-comes after the attack, which cannot avoid it.
+of the channel has these clients. Whatever clients do to their uploads, such as
+clipping, comes after the attack, which cannot avoid it.
 
 Attacks of Li et al. (Ditto), ICML 2021, https://arxiv.org/abs/2012.04221, section 4.1.
 """

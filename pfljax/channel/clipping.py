@@ -18,8 +18,9 @@ def clip(*, norm: Positive = 1.0) -> Channel:
     """Scales the change of a client to an L2 norm of at most `norm`, over all leaves.
 
     McMahan et al., ICLR 2018, https://arxiv.org/abs/1710.06963 (section 2, flat
-    clipping). What changed is upload - origin. A large `norm` changes nothing, a small
-    one sends the origin. Counts and flags are no coordinates: they pass.
+    clipping). The change is the upload minus its origin. With a large `norm` nothing is
+    clipped; with a small one the upload is nearly its origin. Counts and flags pass
+    unchanged.
 
     Args:
       norm: largest L2 norm of a change, over all leaves.
@@ -38,7 +39,7 @@ def clipped_to(norm: Any, origin: Origin, upload: Upload) -> tuple[Upload, Array
     change = tree.sub(values, start)
     length = jnp.sqrt(tree.square_norm(change))
     shrunk = tree.axpy(norm / jnp.maximum(length, norm), change, start)
-    # Not above the norm: there the upload keeps its bits.
+    # An upload that is not longer than the norm keeps its bits.
     clipped = tree.where(length > norm, shrunk, values)
     return tree.merge(clipped, others), length <= norm
 
@@ -47,8 +48,8 @@ def clipped_to(norm: Any, origin: Origin, upload: Upload) -> tuple[Upload, Array
 def gaussian(*, std: NotNegative = 0.01) -> Channel:
     """Adds noise from N(0, std^2) to each element of a client's change.
 
-    With `clip` before it, the Gaussian mechanism at the client (local differential
-    privacy): std = noise multiplier * norm.
+    After `clip` it is the Gaussian mechanism at the client (local differential
+    privacy), with std = noise multiplier * norm.
 
     Args:
       std: standard deviation of the noise; 0 adds none.

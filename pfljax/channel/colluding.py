@@ -1,7 +1,7 @@
 """Malicious clients that see the uploads of the others, and forge theirs from them.
 
-They act where uploads meet, before the server's reducers, and after what clients do to
-theirs: what they forge is made of uploads as these arrive.
+They act at the server, before its reducers, and so forge their uploads from those of
+honest clients as they arrive, for example compressed.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def colluding(share: float, forge: Forge) -> Channel:
             return aggregation.repeat(change, changes)
 
         theirs = with_change(starts, uploads, forge_change)
-        # Without an honest client there is nothing to forge from.
+        # Without an honest client there is no upload to forge from.
         replaced = (forging > 0) & (honest.sum() > 0)
         return tree.where_each(replaced, theirs, uploads), is_malicious
 
@@ -53,13 +53,13 @@ def colluding(share: float, forge: Forge) -> Channel:
 def alie(*, attackers: Attackers = 0.2, z: Positive | None = None) -> Channel:
     """ "A little is enough": malicious clients send mean - z * std of honest changes.
 
-    Baruch et al., NeurIPS 2019, https://arxiv.org/abs/1902.06156, Algorithm 3. By
-    coordinate. z None is the paper's: the largest at which enough honest clients lie
-    farther from the mean to make a majority.
+    Baruch et al., NeurIPS 2019, https://arxiv.org/abs/1902.06156, Algorithm 3, for each
+    coordinate. The paper's z is the largest at which enough honest clients lie farther
+    from the mean to make a majority with the malicious ones.
 
     Args:
       attackers: share of all clients that are malicious.
-      z: standard deviations from the mean; None for the paper's.
+      z: standard deviations from the mean; None for that of the paper.
     """
 
     def forge(changes: Any, honest: Array, forging: Array) -> Any:
@@ -77,7 +77,7 @@ def alie(*, attackers: Attackers = 0.2, z: Positive | None = None) -> Channel:
 def largest_z(honest: Array, forging: Array) -> Array:
     """z with Phi(z) = (n - m - s) / (n - m), s = floor(n / 2 + 1) - m, f32[].
 
-    n clients of which m forge; 0 where that share is none, as by a majority of them.
+    m of n clients forge. z is 0 if they are a majority.
     """
     supporters = jnp.floor((honest + forging) / 2 + 1) - forging
     share = (honest - supporters) / jnp.maximum(honest, 1)

@@ -6,10 +6,11 @@ e is the client's memory: zero before its first upload, and unchanged when the c
 does not take part. Seide et al., Interspeech 2014; Stich et al., NeurIPS 2018,
 https://arxiv.org/abs/1809.07599, Algorithm 1.
 
-A compressor acts on each leaf. A leaf that it would not make shorter is sent as it is,
-so that k = d, or as many levels as float32 has, is equal to no channel to the bit.
-Leaves that are no change are sent as they are, too. Numbers are restored here, because
-the server computes with floats: their bits are only counted.
+A compressor acts on each leaf. A leaf that it would not make shorter is sent as it is:
+if all coordinates are sent, the bits are those without a channel. Leaves that are no
+change are sent as they are, too. The server computes with floats, so the compressed
+form is never made: a leaf is changed to what the server would restore, and its bits are
+counted.
 """
 
 import math
@@ -64,12 +65,12 @@ def compressing(compressor: Compressor, feedback: bool) -> Channel:
 
 
 def no_error(origin: Origin, upload: Upload) -> Any:
-    """The memory of a client that sent nothing yet, of shapes."""
+    """The memory of a client that has not sent anything yet, as shapes."""
     return tree.zeros(change_shapes(origin, upload))
 
 
 def bits_of_whole(leaf: Any) -> int:
-    """The bits of a leaf that goes as it is."""
+    """The bits of a leaf that is sent as it is."""
     return 8 * math.prod(leaf.shape) * leaf.dtype.itemsize
 
 

@@ -14,18 +14,18 @@ from pfljax.core.types import Array, Cohort, Key
 def lost(*, share: Share = 0.1) -> Channel:
     """Loses each upload with probability `share`; the others are averaged.
 
-    The client does not know: it keeps what it trained, and its bytes were sent. If all
-    are lost, the server stays as it is. `share` = 0 loses none.
+    The client does not notice: it keeps its new state, and its bytes count as sent. If
+    all uploads are lost, the server stays as it is.
 
     Args:
-      share: probability that an upload is lost.
+      share: probability that an upload is lost; 0 loses none.
     """
     if not share:
         return NONE._replace(stage="lose")
 
     def lose(key: Key, cohort: Cohort) -> Cohort:
         def arrives(client_id: Array) -> Array:
-            # By the client, not by its place: devices deal cohorts to other places.
+            # By client, not by its slot, which depends on the number of devices.
             client_key = jax.random.fold_in(derive(key, "lost"), client_id)
             return jax.random.uniform(client_key) >= share
 

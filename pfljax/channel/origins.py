@@ -18,10 +18,10 @@ from pfljax.core.types import Array, Origin, Upload
 
 
 class Parts(NamedTuple):
-    """An upload, parted; each is shaped as the upload with None at absent leaves."""
+    """The parts of an upload, each shaped as the upload with None at absent leaves."""
 
-    start: Origin  # of what changed
-    values: Upload  # what changed, as it is sent
+    start: Origin  # of the leaves that are a change
+    values: Upload  # these leaves, as they are sent
     others: Upload  # the leaves that are no change
 
 
@@ -67,5 +67,5 @@ def fits(origin: Origin, upload: Upload) -> bool:
 
 
 def _shape(leaf: Any) -> tuple[int, ...] | None:
-    """The shape of a leaf; None where the tree has a hole."""
+    """The shape of a leaf; None for None."""
     return None if leaf is None else jnp.shape(leaf)

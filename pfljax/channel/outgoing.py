@@ -5,7 +5,7 @@ from typing import Any
 from pfljax.channel import origins
 from pfljax.channel.base import Channel, Sender, Sent, as_received
 from pfljax.channel.memory import ClientMemory
-from pfljax.core.types import Algorithm, Client, Message, Upload
+from pfljax.core.types import Algorithm, Client, Message, Origin, Upload
 
 
 def send(
@@ -27,19 +27,8 @@ def send(
       ValueError: the method's origin has another shape than its upload, or the channel
         does not fit the method.
     """
-    if algorithm.uploads_by_client and channel.one_for_all:
-        raise ValueError(
-            "a robust value replaces every upload, but the server of this method needs "
-            "each client's own upload; choose another channel, such as clip"
-        )
     origin = algorithm.origin(message, client, upload)
-    if not origins.fits(origin, upload):
-        raise ValueError(
-            "a channel acts on the change from an upload's origin, but the uploads of "
-            "this method do not have the shapes of the message; define "
-            "`Algorithm.origin`, with zeros where the upload is a difference and None "
-            "at leaves that are no change"
-        )
+    _check(channel, algorithm, origin, upload)
     if channel.memory is None:
         sent = channel.send(state, sender, origin, upload, ())
         return _with_report(channel, sent), new_client
@@ -54,6 +43,23 @@ def send(
     memories[channel.exchange] = sent.memory
     new_client = new_client._replace(memory=tuple(memories))
     return _with_report(channel, sent), new_client
+
+
+def _check(
+    channel: Channel, algorithm: Algorithm, origin: Origin, upload: Upload
+) -> None:
+    if algorithm.uploads_by_client and channel.one_for_all:
+        raise ValueError(
+            "a robust value replaces every upload, but the server of this method needs "
+            "each client's own upload; choose another channel, such as clip"
+        )
+    if not origins.fits(origin, upload):
+        raise ValueError(
+            "a channel acts on the change from an upload's origin, but the uploads of "
+            "this method do not have the shapes of the message; define "
+            "`Algorithm.origin`, with zeros where the upload is a difference and None "
+            "at leaves that are no change"
+        )
 
 
 def _with_report(channel: Channel, sent: Sent) -> Any:

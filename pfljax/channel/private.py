@@ -74,9 +74,10 @@ def adaptive_clip(
 ) -> Channel:
     """Clips changes to a norm that follows a quantile of their norms.
 
-    C <- C exp(-rate (b - quantile)) with b the share that was not longer than C.
-    Andrew et al., NeurIPS 2021, https://arxiv.org/abs/1905.03871, Algorithm 1. With a
-    `multiplier` as `dp` has it; the shares' noise takes a part of it.
+    C <- C exp(-rate (b - quantile)), where b is the share of changes that are not
+    longer than C. Andrew et al., NeurIPS 2021, https://arxiv.org/abs/1905.03871,
+    Algorithm 1. A `multiplier` adds noise as in `dp`; the noise of b takes a part of
+    it.
 
     Args:
       norm: the first C.
@@ -135,8 +136,8 @@ def noises(multiplier: Any, asked: Array) -> tuple[Array, Array]:
     """(deviation of the count of short changes, multiplier of the changes' noise).
 
     Both together are one mechanism of the `multiplier` z: z^-2 = sum^-2 + (2 count)^-2
-    (Andrew et al., Theorem 1). The count's is M / 20 as there; not below z, for less
-    would leave nothing to the sum.
+    (Andrew et al., Theorem 1). The deviation of the count is M / 20 as in the paper,
+    but at least z, since a smaller one would leave no noise for the sum.
     """
     count_noise = jnp.maximum(asked / 20, multiplier) * (multiplier > 0)
     of_count = jnp.maximum(2 * count_noise, 1e-12) ** -2.0

@@ -1,7 +1,7 @@
-"""Changes sent in few bits a coordinate. All but `sign` are unbiased.
+"""Compressors that send few bits for each coordinate. All but `sign` are unbiased.
 
-Bits are of a code of fixed length. The arithmetic or Elias codes of the papers are
-shorter where most coordinates round to zero; they depend on the values.
+Bits are counted for a code of fixed length. The arithmetic and Elias codes of the
+papers are shorter if most coordinates round to zero, but depend on the values.
 """
 
 import math
@@ -26,10 +26,10 @@ def uniform(*, levels: Levels = 16) -> Channel:
     """Rounds each leaf at random to `levels` values between its minimum and maximum.
 
     Suresh et al., ICML 2017, https://arxiv.org/abs/1611.00429, section 2.2. A leaf of d
-    weighs d log2 levels + 64 bits.
+    coordinates takes d log2 levels + 64 bits.
 
     Args:
-      levels: from the least to the greatest of a leaf.
+      levels: number of values, the minimum and the maximum among them.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
@@ -49,15 +49,15 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
     """Sends signs, and |x| / norm rounded at random to multiples of 1 / `levels`.
 
     Alistarh et al., NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1. A leaf
-    of d weighs d log2 (2 levels + 1) + 32 bits.
+    of d coordinates takes d log2 (2 levels + 1) + 32 bits.
 
     Args:
-      levels: of |x| / norm, beside 0.
+      levels: number of values of |x| / norm, without 0.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
         magnitude = jnp.abs(leaf)
-        # Scaled by the largest value, since squares of small numbers would be 0.
+        # It is scaled by its largest value, since squares of small numbers would be 0.
         largest = jnp.maximum(magnitude.max(), TINY)
         scaled = leaf / largest
         norm = largest * jnp.linalg.norm(scaled.ravel())
@@ -75,13 +75,14 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
 def terngrad() -> Channel:
     """Sends s * sign(x) with probability |x| / s, else 0; s is a leaf's largest |x|.
 
-    Wen et al., NeurIPS 2017, https://arxiv.org/abs/1705.07878. Before that a leaf is
-    clipped at 2.5 standard deviations. It weighs d log2 3 + 32 bits.
+    Wen et al., NeurIPS 2017, https://arxiv.org/abs/1705.07878. Before that, a leaf is
+    clipped at 2.5 standard deviations. A leaf of d coordinates takes d log2 3 + 32
+    bits.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
         deviation = leaf.std()
-        # Where all are equal there is none, and nothing sticks out.
+        # If all coordinates are equal, the deviation is 0, and none is clipped.
         limit = jnp.where(deviation > 0, CLIPPED * deviation, jnp.inf)
         leaf = jnp.clip(leaf, -limit, limit)
         largest = jnp.abs(leaf).max()
@@ -99,14 +100,14 @@ def sign(*, feedback: bool = True) -> Channel:
     """Sends each leaf's signs times its mean |x|, with error feedback.
 
     EF-signSGD: Karimireddy et al., ICML 2019, https://arxiv.org/abs/1901.09847,
-    Algorithm 1. A leaf of d weighs d + 32 bits.
+    Algorithm 1. A leaf of d coordinates takes d + 32 bits.
 
     Args:
-      feedback: what is left out goes another time.
+      feedback: whether the error of a round is added to the change of the next one.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
-        # One bit a coordinate: 0 has a sign as well.
+        # One bit for each coordinate: 0 has a sign as well.
         signs = jnp.where(leaf < 0, -1, 1)
         return jnp.abs(leaf).mean() * signs
 

@@ -1,4 +1,4 @@
-"""Changes of which few numbers are sent: some coordinates, or matrices of low rank."""
+"""Compressors that send few numbers: some coordinates, or matrices of low rank."""
 
 import math
 from typing import Annotated, Any
@@ -20,12 +20,12 @@ Part = Annotated[float, Range(lambda value: 0 < value <= 1, "a share, 0 < share 
 def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
     """Sends the `share` of each leaf's coordinates with the largest |x|; others are 0.
 
-    Stich et al., NeurIPS 2018, https://arxiv.org/abs/1809.07599. k of d weigh
-    k (32 + log2 d) bits: a number and its place.
+    Stich et al., NeurIPS 2018, https://arxiv.org/abs/1809.07599. k of d coordinates
+    take k (32 + log2 d) bits: each has a number and its position.
 
     Args:
-      share: of the coordinates that are sent.
-      feedback: what is left out goes another time.
+      share: share of the coordinates that are sent.
+      feedback: whether the error of a round is added to the change of the next one.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
@@ -44,18 +44,19 @@ def top_k(*, share: Part = 0.01, feedback: bool = True) -> Channel:
 def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
     """Sends a random `share` of each leaf's coordinates; the others are 0.
 
-    Times d / k, so that the mean is the change; with `feedback` as they are (Stich et
-    al., NeurIPS 2018). k of d weigh 32 k bits and a seed of 32, which tells the places.
+    k of d coordinates are sent times d / k, so that their mean is the change; with
+    `feedback` they are sent as they are (Stich et al., NeurIPS 2018). They take 32 k
+    bits, and 32 bits for a seed, from which their positions follow.
 
     Args:
-      share: of the coordinates that are sent.
-      feedback: what is left out goes another time.
+      share: share of the coordinates that are sent.
+      feedback: whether the error of a round is added to the change of the next one.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
         flat = leaf.ravel()
         count = _count(leaf, share)
-        # A permutation would sort all of them, which takes thirty times as long.
+        # A permutation would sort all coordinates, which takes thirty times as long.
         _, places = jax.lax.top_k(jax.random.uniform(key, flat.shape), count)
         scale = 1 if feedback else flat.size / count
         return (scale * _scatter(flat, places)).reshape(leaf.shape)
@@ -70,14 +71,14 @@ def random_k(*, share: Part = 0.01, feedback: bool = False) -> Channel:
 def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
     """Sends the nearest matrix of rank `rank` for each matrix, and vectors unchanged.
 
-    The best approximation, which PowerSGD (Vogels et al., NeurIPS 2019,
-    https://arxiv.org/abs/1905.13727) comes near with one step of the power method, and
-    with its error feedback. A kernel of a convolution is the matrix of all its axes but
-    the last by the last; m x n weighs 32 rank (m + n) bits.
+    PowerSGD (Vogels et al., NeurIPS 2019, https://arxiv.org/abs/1905.13727)
+    approximates this matrix by one step of the power method, with the same error
+    feedback. The kernel of a convolution is a matrix whose columns are its last axis.
+    A matrix [m, n] takes 32 rank (m + n) bits.
 
     Args:
-      rank: of the matrices that are sent.
-      feedback: what is left out goes another time.
+      rank: rank of the matrices that are sent.
+      feedback: whether the error of a round is added to the change of the next one.
     """
 
     def compress_leaf(key: Key, leaf: Array) -> Array:
@@ -97,9 +98,9 @@ def low_rank(*, rank: AtLeastOne = 2, feedback: bool = True) -> Channel:
 def _nearest(matrix: Array, rank: int) -> Array:
     """The nearest matrix of this rank.
 
-    By the eigenvectors of the smaller of A A^T and A^T A, in a fifth of the time of
-    singular values. Float32 tells no direction below 3e-4 of the largest: what lies
-    there is left out, and error feedback sends it later.
+    It is computed from the eigenvectors of the smaller of A A^T and A^T A, in a fifth
+    of the time of singular values. In float32, directions below 3e-4 of the largest are
+    lost in rounding: they are left out, and error feedback sends them later.
     """
     rows, columns = matrix.shape
     wide = rows < columns
@@ -113,10 +114,10 @@ def _nearest(matrix: Array, rank: int) -> Array:
 
 
 def _count(leaf: Any, share: float) -> int:
-    """k, at least one of a leaf."""
+    """k, the number of coordinates of a leaf that are sent, at least one."""
     return max(1, round(share * math.prod(leaf.shape)))
 
 
 def _scatter(flat: Array, places: Array) -> Array:
-    """The vector at these places, 0 elsewhere."""
+    """The vector at these positions, and 0 at all others."""
     return jnp.zeros_like(flat).at[places].set(flat[places])

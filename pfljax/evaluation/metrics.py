@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
-from pfljax.core.minibatches import in_batches, take_batch
+from pfljax.core.minibatches import in_batches, take_examples
 from pfljax.core.types import Array, Batch, ClientData, Params
 from pfljax.evaluation import uncertainty
 from pfljax.evaluation.over_clients import DETECTION, GRID
@@ -108,6 +108,7 @@ def _add_up(
 ) -> dict[str, Array]:
     """`totals` of a stack of models, whose logits are [*models, n, B, K]."""
     at_once = at_once or rows_per_pass(batch_size)
+    offsets = jnp.arange(at_once)
     ood_entropy = jnp.zeros(models)
     if ood is not None:
         ood_entropy = uncertainty.entropies(predict, ood.examples, batch_size, at_once)
@@ -121,10 +122,14 @@ def _add_up(
     add_models = jax.vmap(add_batches, (0, 0, None)) if models else add_batches
 
     def add_pass(index: Array, total: dict[str, Array]) -> dict[str, Array]:
-        batches = in_batches(take_batch(data, index, at_once), batch_size)
+        row = index * offsets.size + offsets
+        # Past the end the client's last example is read again, under mask 0.
+        existing = jnp.minimum(row, data.size - 1)
+        batch = take_examples(data, existing, row < data.size)
+        batches = in_batches(batch, batch_size)
         return tree.add(total, add_models(predict(batches), ood_entropy, batches))
 
-    passes = -(-data.size // at_once)
+    passes = -(-data.size // offsets.size)
     return jax.lax.fori_loop(0, passes, add_pass, _nothing(models, ood))
 
 
