@@ -199,7 +199,9 @@ def draw_clients(axes: Axes, x: Any, values: np.ndarray, **style: Any) -> None:
         warnings.simplefilter("ignore", RuntimeWarning)
         mean = np.nanmean(values, axis=1)
         low, high = np.nanpercentile(values, [10, 90], axis=1)
-    axes.fill_between(x, low, high, color=style["color"], **BAND)
+    # A single client has no spread.
+    if values.shape[1] > 1:
+        axes.fill_between(x, low, high, color=style["color"], **BAND)
     plot_line(axes, x, mean, **style)
 
 
