@@ -154,12 +154,12 @@ def _by_span(
 ) -> Values:
     """Metrics [C] of the server's model; clients with equal examples are done once."""
     different, whose = placement.distinct(sim.setting.mesh, data)
-    held = [uncertainty.by_span(one, whose, len(different.size)) for one in ood]
+    held = [uncertainty.group_by_span(one, whose, len(different.size)) for one in ood]
     by_span = sim.architectures[0].evaluate[SERVER](state.server, different, *held)
     values = {name: np.asarray(values)[whose] for name, values in by_span.items()}
     if ood:
         # Clients with equal examples may hold different classes.
-        position = uncertainty.count_before(whose)[:, None]
+        position = uncertainty.positions_in_span(whose)[:, None]
         detected = np.take_along_axis(values[metrics.DETECTION], position, 1)
         values[metrics.DETECTION] = detected[:, 0]
     return values

@@ -62,9 +62,9 @@ def test_each_client_detects_examples_of_classes_that_it_does_not_hold(width):
 def test_clients_that_share_examples_differ_in_what_they_hold():
     whose = np.array([1, 0, 1, 1])
     spans = ROWS._replace(offset=jnp.array([10, 25]), size=jnp.array([15, 15]))
-    held = uncertainty.by_span(OOD, whose, 2)
+    held = uncertainty.group_by_span(OOD, whose, 2)
     metrics = programs.score_server(Same(task()), 4, None)(jnp.float32(1), spans, held)
-    found = np.asarray(metrics["auroc"])[whose, uncertainty.count_before(whose)]
+    found = np.asarray(metrics["auroc"])[whose, uncertainty.positions_in_span(whose)]
     wanted = [
         auroc(held, 10 + 15 * span, 15, softmax(LOGITS))
         for held, span in zip(HELD, whose, strict=True)
