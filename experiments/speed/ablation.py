@@ -19,6 +19,7 @@ from pathlib import Path
 
 import jax
 
+from experiments.shared import script
 from pfljax import Experiment, run
 from pfljax.runtime import devices
 from pfljax.sweep import sweep
@@ -74,4 +75,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

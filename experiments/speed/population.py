@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.shared import script
 from pfljax import engine, models
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core.types import ClientData, Examples, Local
@@ -52,8 +53,13 @@ def measure(num_clients: int) -> tuple[float, int]:
     return statistics.median(seconds) / ROUNDS * 1e6, used
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Prints the time of a round and its temporaries by the number of clients."""
     for num_clients in (100, 1_000, 10_000, 100_000):
         microseconds, used = measure(num_clients)
         took = f"{microseconds:7.0f} us a round, {used:,} bytes"
         print(f"{num_clients:7,} clients: {took}")
+
+
+if __name__ == "__main__":
+    script.run(main)

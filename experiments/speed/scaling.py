@@ -11,15 +11,15 @@ from the compiled program. Then a projection to accelerators.
 
 Measured on two CPU cores, so that 4 and 8 devices show what sharing costs and no speed
 (on one device the products use both cores): seconds a round, ratio to one device.
-    devices  FedAvg strong, weak      Ditto strong, weak       Ditto at home
+    devices  FedAvg strong, weak      Ditto strong, weak       Ditto pinned
     1        0.174 1.00, 0.051 1.00  0.294 1.00, 0.169 1.00
     2        0.063 0.36, 0.067 1.31  0.136 0.46, 0.175 1.04  0.178 0.61, 0.143 0.85
     4        0.047 0.27, 0.130 2.55  0.143 0.49, 0.452 2.67  0.136 0.46, 0.289 1.71
     8        0.059 0.34, 0.257 5.04  0.211 0.72, 0.753 4.45  0.151 0.51, 0.640 3.79
 All reduce 796,852 bytes in one all-reduce, whatever the cohort and the devices. Ditto,
 whose clients keep 796,840 bytes, moves twice the cohort's states at each device, at a
-cohort of 8 12.7 MB into the all-to-all, and as much out of the all-gather; at home
-(--pin-clients) nothing but the all-reduce.
+cohort of 8 12.7 MB into the all-to-all, and as much out of the all-gather; with
+--pin-clients nothing but the all-reduce.
 
 The projection, no measurement, is
     t = most steps of a device * step + 2 (D - 1) / D * bytes / bandwidth
@@ -31,13 +31,13 @@ one direction: NVLink 4, 900 GB/s in both (NVIDIA H100 data sheet), within 8 GPU
 InfiniBand NDR, 400 Gb/s (NVIDIA ConnectX-7); ICI of TPU v5p, 4,800 Gb/s a chip (Google
 Cloud). The latency is assumed.
 Milliseconds on 8, 64 and 512 devices:
-    client state       none                796,840 bytes      the same, at home
+    client state       none                796,840 bytes      the same, pinned
     NVLink 4           117                 142                124
     InfiniBand NDR     117, 14.7, 1.95     345, 272, 263      124, 19.2, 4.22
     ICI of TPU v5p     142, 17.7, 2.23     161, 39.1, 24.0    151, 23.2, 4.98
 So dealt states are bound by their exchange, which does not shrink with the number of
-devices; at home a round waits for the device with most of the cohort, on average 6, 31
-and 124 % more than an even share.
+devices. With pinned clients a round waits for the device with most of the cohort, which
+has on average 6, 31 and 124 % more than an even share.
 """
 
 import json
@@ -51,8 +51,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# The second keeps a model for each client; the third has it and its rows at home.
-METHODS = "fedavg", "ditto", "ditto at home"
+from experiments.shared import script
+
+# The second keeps a model for each client; the third pins clients to devices.
+METHODS = "fedavg", "ditto", "ditto pinned"
 STRONG = 8  # clients of all devices
 WEAK = 4  # clients of each device
 ROUNDS = 3
@@ -87,10 +89,10 @@ def measure(devices: int, cohort: int, method: str) -> dict[str, Any]:
     from pfljax.simulate import first_state
 
     work = WORKLOADS["W1"]._replace(cohort=cohort, epochs=1)
-    method, _, at_home = method.partition(" ")
+    method, _, pinned = method.partition(" ")
     task, *_ = make_tasks(work)
     train = make_data(work)
-    grid = mesh.make(devices, bool(at_home)) if devices > 1 else None
+    grid = mesh.make(devices, bool(pinned)) if devices > 1 else None
     setting = make_setting(work, method)._replace(mesh=grid)
     if grid is not None and grid.pin_clients:
         owner = placement.owners(devices, np.zeros(work.clients))
@@ -136,7 +138,7 @@ def measured(devices: int, cohort: int, method: str) -> dict[str, Any]:
 
 def show() -> None:
     """Prints the measurements."""
-    base: dict[tuple[str, str], float] = {}  # on one device nobody is at home
+    base: dict[tuple[str, str], float] = {}  # nobody is pinned on one device
     for method in METHODS:
         for kind in ("strong", "weak"):
             print(f"\n{method}, {kind}\ndevices cohort  s/round  ratio  exchanged")
@@ -151,13 +153,13 @@ def show() -> None:
                 print(f"{line}  {', '.join(sent) or 'nothing'}", flush=True)
 
 
-def projected(link: Link, devices: int, kept: int = 0, at_home: bool = False) -> float:
+def projected(link: Link, devices: int, kept: int = 0, pinned: bool = False) -> float:
     """Seconds a round of 4,096 clients; each keeps a state of `kept` bytes."""
     cohort = 4096
     steps = 240
     model = 199_210 * 4  # bytes
     most = cohort / devices
-    if at_home:
+    if pinned:
         # The device with the most of a uniform cohort, on average; it keeps its
         # clients' states, so that none is sent.
         placement = np.full(devices, 1 / devices)
@@ -176,20 +178,25 @@ def projected(link: Link, devices: int, kept: int = 0, at_home: bool = False) ->
 def project() -> None:
     """Prints the projection, in milliseconds."""
     print("\nprojection, no measurement: ms a round, cohort 4,096, 240 steps a client")
-    for kept, at_home in (0, False), (199_210 * 4, False), (199_210 * 4, True):
-        print(f"client state of {kept:,} bytes{', at home' * at_home}")
+    for kept, pinned in (0, False), (199_210 * 4, False), (199_210 * 4, True):
+        print(f"client state of {kept:,} bytes{', pinned' * pinned}")
         for name, link in LINKS.items():
             sizes = (8,) if name.startswith("NVLink") else (8, 64, 512)
             times = [
-                f"{n}: {1e3 * projected(link, n, kept, at_home):.2f}" for n in sizes
+                f"{n}: {1e3 * projected(link, n, kept, pinned):.2f}" for n in sizes
             ]
             print(f"  {name:21} {', '.join(times)}")
 
 
+def main() -> None:
+    """Measures rounds by the number of devices, and projects them to accelerators."""
+    show()
+    project()
+
+
 if __name__ == "__main__":
-    if sys.argv[1:]:
+    if len(sys.argv) == 4:  # started by `show`
         devices, cohort, method = sys.argv[1:]
         print(json.dumps(measure(int(devices), int(cohort), method)))
     else:
-        show()
-        project()
+        script.run(main)

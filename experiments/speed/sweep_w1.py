@@ -13,11 +13,11 @@ and 56. Other tries gave 10 to 101 by the clock, as the load was. On a CPU the g
 one compilation and one copy of the data, not the steps: runs go one after another.
 """
 
-import sys
 import time
 
 import numpy as np
 
+from experiments.shared import script
 from pfljax import Experiment, data
 from pfljax.bench.catalogue import WORKLOADS
 from pfljax.data import Federation
@@ -72,9 +72,14 @@ def measure(federation: Federation, runs: int) -> tuple[float, float, float]:
     return scale / min(clock[1:]), scale / min(core[1:]), clock[0]
 
 
-if __name__ == "__main__":
+def main(sizes: tuple[int, ...] = (1, 8, 32)) -> None:
+    """Prints runs per hour when so many runs are one compiled program."""
     federation = make_federation()
-    for runs in map(int, sys.argv[1:] or (1, 8, 32)):
+    for runs in sizes:
         clock, core, first = measure(federation, runs)
         rates = f"{clock:5.1f} an hour, {core:5.1f} of a core's own time"
         print(f"{runs:2} runs: {rates}; first call {first:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    script.run(main)
