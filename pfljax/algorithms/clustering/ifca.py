@@ -97,8 +97,7 @@ def nearest(task, models, data, batch_size):
     """
 
     def losses(batch):
-        loss_of = jax.vmap(task.loss, in_axes=(0, None, None))
-        return loss_of(models, batch, None)
+        return jax.vmap(lambda w: task.loss(w, batch, None))(models)
 
     j = jnp.argmin(mean_over_examples(losses, data, batch_size))
     return j, tree.take(models, j)

@@ -66,18 +66,6 @@ def fedtgp(
     def init(params, num_clients, key):
         return draw(key, task.num_classes, prototypes.width(task))
 
-    def train(turn, message, w, data):
-        known = complete(message)
-
-        def pull(z, batch):
-            distance, both = prototypes.distances(z, batch, known)
-            return lam * jnp.sum(distance) / jnp.maximum(jnp.sum(both), 1)
-
-        objective = prototypes.pull_features(task, pull)
-        w, metrics = fit_objective(objective, w, data, turn, local)
-        means = prototypes.from_client(task, w, data, local.batch_size)
-        return w, prototypes.present(means), metrics
-
     def aggregate(server, uploads, cohort):
         rate = server_rate(server_lr, local, cohort.round)
         means, weight = prototypes.pairs(uploads, cohort)
@@ -95,13 +83,31 @@ def fedtgp(
     return alone(task, local)._replace(
         init=init,
         message=lambda turn, server, w: generate(server),
-        train=train,
+        train=training(task, local, lam),
         aggregate=aggregate,
         personal=personal,
         predict=lambda model, batch: prototypes.nearness(task, model, batch),
         origin=prototypes.no_origin,
         parts=("body",),
     )
+
+
+def training(task, local, lam):
+    """The `train` of a client, towards the global prototypes."""
+
+    def train(turn, message, w, data):
+        known = complete(message)
+
+        def pull(z, batch):
+            distance, both = prototypes.distances(z, batch, known)
+            return lam * jnp.sum(distance) / jnp.maximum(jnp.sum(both), 1)
+
+        objective = prototypes.pull_features(task, pull)
+        w, metrics = fit_objective(objective, w, data, turn, local)
+        means = prototypes.from_client(task, w, data, local.batch_size)
+        return w, prototypes.present(means), metrics
+
+    return train
 
 
 def complete(mean):

@@ -89,8 +89,7 @@ def fedprox_adaptive(
         near = fedprox(task, local, mu=message.mu, inexactness=inexactness)
         client, w_k, metrics = near.train(turn, message.w, client, data)
         before = full_loss(task.loss, message.w, data, local.batch_size)
-        metrics["mu"] = message.mu
-        return client, Upload(w=w_k, loss=before), metrics
+        return client, Upload(w=w_k, loss=before), metrics | {"mu": message.mu}
 
     shared = fedprox(task, local, finetune=finetune)
     return wrap_server(shared, lambda server: server.w)._replace(

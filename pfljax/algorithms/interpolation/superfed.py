@@ -69,10 +69,6 @@ def superfed(
         # With its own seed: from w there would be no path between the two.
         return Client(v=task.init(key), mixed=jnp.bool_(False))
 
-    def near(w):
-        # The objective has no 1/2.
-        return proximal(w, 2 * mu)
-
     def personal(turn, w, client, data):
         # An evaluation counts finished rounds: one more than training does.
         mixes = client.mixed & (turn.round > first)
@@ -84,7 +80,8 @@ def superfed(
 
     return fedavg(task, local)._replace(
         init_client=init_client,
-        train=phases(task, local, mixing, nu, first, near),
+        # The objective has no 1/2.
+        train=phases(task, local, mixing, nu, first, lambda w: proximal(w, 2 * mu)),
         personal=personal,
         endpoints=endpoints,
     )
