@@ -50,7 +50,7 @@ def select_context(factory: Callable, **context: Any) -> dict[str, Any]:
     return {name: value for name, value in context.items() if name in asked}
 
 
-def in_floats(choice: Component, factory: Callable) -> Component:
+def convert_to_floats(choice: Component, factory: Callable) -> Component:
     """The choice with its whole numbers as floats where the factory takes floats.
 
     "clip:norm=1" and "clip:norm=1.0" are one run, so they must have one digest.

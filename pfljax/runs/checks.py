@@ -98,8 +98,8 @@ def resolve(experiment: Experiment, name: str | None = None) -> Experiment:
     method = experiment.algorithm
     factory = algorithms.method(method.name)
     whole = Component(method.name, factories.defaults(factory) | method.options)
-    resolved = components.in_floats(
-        experiment.replace(algorithm=factories.in_floats(whole, factory))
+    resolved = components.convert_to_floats(
+        experiment.replace(algorithm=factories.convert_to_floats(whole, factory))
     )
     return resolved.replace(
         label=label(resolved), out=experiment.out or name or resolved.folder

@@ -109,7 +109,7 @@ def _check_server_optimizer(experiment: Experiment) -> None:
     server_step.by_name(str(choice), 1.0 if has_rate else None)
 
 
-def in_floats(experiment: Experiment) -> Experiment:
+def convert_to_floats(experiment: Experiment) -> Experiment:
     """The experiment with 1 written as 1.0 in every option that is a float.
 
     Both are one run. Unknown names stay as they are.
@@ -120,7 +120,7 @@ def in_floats(experiment: Experiment) -> Experiment:
         for choice in _components(experiment, setting):
             factory = _factories(setting).get(choice.name)
             if factory is not None:
-                choice = factories.in_floats(choice, factory)
+                choice = factories.convert_to_floats(choice, factory)
             choices.append(choice)
         several = isinstance(getattr(experiment, setting), tuple)
         changed[setting] = tuple(choices) if several else choices[0]
