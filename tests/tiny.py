@@ -75,13 +75,13 @@ def start(experiment, env):
 
 def main(*args):
     """`pfljax ARGS` in this process: exit code, stdout, stderr."""
-    out, told, code = io.StringIO(), io.StringIO(), 0
+    out, stderr, code = io.StringIO(), io.StringIO(), 0
     before, cache = sys.argv, devices.use_compile_cache
     sys.argv, devices.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
     try:
         with (
             contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(told),
+            contextlib.redirect_stderr(stderr),
             errors.in_one_line("pfljax"),
         ):
             parser.run(sys.argv[1:])
@@ -89,7 +89,7 @@ def main(*args):
         code = stop.code
     finally:
         sys.argv, devices.use_compile_cache = before, cache
-    return code, out.getvalue(), told.getvalue()
+    return code, out.getvalue(), stderr.getvalue()
 
 
 @contextlib.contextmanager

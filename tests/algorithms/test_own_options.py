@@ -40,8 +40,8 @@ def test_a_default_that_no_config_holds_is_refused_at_once(folder, default):
 
 def test_an_option_without_a_default_is_asked_for(folder):
     write(folder, "task, local, *, mu: float, lam: float = 1.0")
-    told = tiny.parsed("--algorithm", "mine:mu=2")
-    assert told.algorithm.options == {"mu": 2}
+    found = tiny.parsed("--algorithm", "mine:mu=2")
+    assert found.algorithm.options == {"mu": 2}
     code, _, errors = tiny.main("run", "--algorithm", "mine")
     assert (code, errors.count("\n")) == (2, 1)
     assert "'mine' needs the parameter 'mu'" in errors
@@ -59,7 +59,7 @@ def test_an_option_with_the_name_of_a_setting_is_refused(folder):
 
 @pytest.mark.parametrize("shell", ["foo", ""])
 def test_a_shell_that_tyro_does_not_know_is_refused(shell):
-    told = tiny.main("--tyro-print-completion", *filter(None, [shell]))
+    found = tiny.main("--tyro-print-completion", *filter(None, [shell]))
     known = f"pfljax: --tyro-print-completion is {shell!r}; known: bash,"
-    assert told[:2] == (2, "")
-    assert told[2].startswith(known)
+    assert found[:2] == (2, "")
+    assert found[2].startswith(known)

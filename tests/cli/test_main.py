@@ -193,12 +193,14 @@ def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     assert "is finished" in tiny.main("resume", half)[1]
 
 
-@pytest.mark.parametrize(("rounds", "told"), [(2, "3 -> 2"), (0, "3 -> 0")])
-def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, told):
+@pytest.mark.parametrize(("rounds", "difference"), [(2, "3 -> 2"), (0, "3 -> 0")])
+def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, difference):
     before = times(longer[1])
     code, out, errors = tiny.main("resume", longer[1], "--rounds", rounds)
     assert (code, out) == (2, "")
-    assert f"another config (rounds: {told}); 3 rounds are done, and only" in errors
+    assert (
+        f"another config (rounds: {difference}); 3 rounds are done, and only" in errors
+    )
     assert times(longer[1]) == before
 
 
@@ -391,11 +393,11 @@ def test_a_sweep_resumes_and_is_reported_again(tmp_path):
     runs = times(tmp_path / "grid" / "runs")
     assert len(runs) == 4
     assert tiny.main(*args)[:2] == (0, out)
-    code, again, errors = tiny.main("report", place, "--out", str(tmp_path / "told"))
+    code, again, errors = tiny.main("report", place, "--out", str(tmp_path / "page"))
     assert code == 0, errors
     assert again.splitlines()[:-1] == out.splitlines()[:-1]
     assert times(tmp_path / "grid" / "runs") == runs
-    assert (tmp_path / "told" / "sweep.html").stat().st_size > 500
+    assert (tmp_path / "page" / "sweep.html").stat().st_size > 500
 
 
 MISTAKES = [

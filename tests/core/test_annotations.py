@@ -53,15 +53,15 @@ def annotated(folder):
     ],
 )
 def test_the_command_line_takes_what_the_annotation_says(annotated, text, value):
-    told = tiny.parsed("--algorithm", f"annotated:{text}")
-    checks.check(told)
-    assert told.algorithm.options == {text.partition("=")[0]: value}
+    job = tiny.parsed("--algorithm", f"annotated:{text}")
+    checks.check(job)
+    assert job.algorithm.options == {text.partition("=")[0]: value}
 
 
 @pytest.mark.parametrize("name", ["rate", "word"])
 def test_none_is_none(annotated, name):
-    told = tiny.parsed("--algorithm", f"annotated:{name}=None")
-    assert told.algorithm.args == ((name, None),)
+    job = tiny.parsed("--algorithm", f"annotated:{name}=None")
+    assert job.algorithm.args == ((name, None),)
 
 
 def test_the_command_line_refuses_the_rest(annotated):

@@ -27,8 +27,8 @@ def test_each_class_has_its_share_the_first_of_the_order(count, wanted):
         assert set(chosen[LABELS[chosen] == label]) == set(of_class[:number])
 
 
-def test_shares_hold_up_to_a_row():
-    for count in range(1, 20):
+def test_shares_hold_up_to_an_example():
+    for count in (1, 2, 6, 13, 19):
         order = public_examples.draw_order(jax.random.key(count), len(LABELS))
         chosen = np.asarray(public_examples.stratify(order, public(), count, 4))
         assert len(set(chosen)) == count

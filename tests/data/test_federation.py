@@ -155,13 +155,13 @@ def test_every_row_of_the_pool_is_known(arrays):
     np.testing.assert_array_equal(found.index, pool @ [256, 1])
     np.testing.assert_array_equal(found.official, found.index >= ROWS - TEST_ROWS)
     training, unseen = found.hold_out(0.25, 0)
-    told = partition.examples(training, unseen)
-    assert (told["index"].dtype, told["official"].dtype) == (np.int32, np.uint8)
+    saved = partition.examples(training, unseen)
+    assert (saved["index"].dtype, saved["official"].dtype) == (np.int32, np.uint8)
     for people, prefix in ((training, ""), (unseen, "unseen_")):
         for i, part in enumerate(parts(people)):
             for k in range(people.num_clients):
-                at = told[f"{prefix}offset"][i, k]
-                index = told["index"][at : at + told[f"{prefix}size"][i, k]]
+                at = saved[f"{prefix}offset"][i, k]
+                index = saved["index"][at : at + saved[f"{prefix}size"][i, k]]
                 np.testing.assert_array_equal(index, examples_of(part, k))
 
 
@@ -170,10 +170,10 @@ def test_examples_given_in_python_are_known_by_their_bytes(arrays):
         found = federate(arrays._replace(x=x), "iid", num_clients=4, seed=0)
         return partition.manifest(found, None, given)
 
-    told = manifest(arrays.x, True)
-    assert told == manifest(arrays.x, True) == json.loads(json.dumps(told))
-    assert told != manifest(255 - arrays.x, True)
-    assert (told["input_shape"], told["shift"], told["scale"]) == ([2], 0.0, 255.0)
+    saved = manifest(arrays.x, True)
+    assert saved == manifest(arrays.x, True) == json.loads(json.dumps(saved))
+    assert saved != manifest(255 - arrays.x, True)
+    assert (saved["input_shape"], saved["shift"], saved["scale"]) == ([2], 0.0, 255.0)
 
 
 def test_hash_is_the_same_on_every_machine():

@@ -240,7 +240,7 @@ def test_a_state_of_another_form_is_refused_by_the_function_that_returned_it(
         client, upload, metrics = method.train(turn, w, client, data)
         return change(client), upload, metrics
 
-    # A lambda has no name of its own: it is told by its role.
+    # A lambda has no name of its own, so its role names it.
     wrong = {
         "train": train,
         "aggregate": lambda *args: change(method.aggregate(*args)),

@@ -183,7 +183,7 @@ def on_disk(tmp_path_factory):
 
 
 def reopened(folder, place):
-    """A copy of a finished run that has not told so yet."""
+    """A copy of a finished run without its summary."""
     shutil.copytree(folder, place)
     (place / "summary.json").unlink()
     return place

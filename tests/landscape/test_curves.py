@@ -133,16 +133,16 @@ def test_clients_have_the_curves_that_they_have_alone():
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         ({"bends": 0}, "bends is 0; expected at least 1"),
         ({"kind": "arc"}, "known: bez"),
     ],
 )
-def test_what_is_no_curve_is_refused(options, told):
+def test_what_is_no_curve_is_refused(options, expected):
     task, data = toy.quadratic(), toy.one(toy.quadratic_clients(), 0)
     model = toy.unflat([0.0, 0, 0])
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         curve_training.train_curve(
             task, model, model, data, toy.full_batch(), _key(), **options
         )
@@ -167,8 +167,8 @@ def test_there_is_no_curve_beyond_its_ends(kind, t):
 @pytest.mark.parametrize("number", [2, 4])
 def test_mixtures_have_a_weight_for_each_point(number):
     task, data = toy.quadratic(), toy.one(toy.quadratic_clients(), 0)
-    told = rf"weights have shape \(5, {number}\), expected \(P, 3\), .* point 2"
-    with pytest.raises(ValueError, match=told):
+    expected = rf"weights have shape \(5, {number}\), expected \(P, 3\), .* point 2"
+    with pytest.raises(ValueError, match=expected):
         curves.mixtures(task, toy.unflat(np.eye(3)), np.ones((5, number)), data)
 
 

@@ -223,8 +223,10 @@ def test_the_wrong_shapes_are_refused(clients):
         landscape.line(task, a, fewer, data)
     ragged = jax.tree.map(lambda leaf: leaf, b)
     ragged["head"]["bias"] = ragged["head"]["bias"][0]
-    told = r"b are not parameters of this task's model.*head.*bias.* is float32\[3\]"
-    with pytest.raises(ValueError, match=told):
+    expected = (
+        r"b are not parameters of this task's model.*head.*bias.* is float32\[3\]"
+    )
+    with pytest.raises(ValueError, match=expected):
         landscape.line(task, a, ragged, data)
     wider = models.task(models.mlp(3, hidden=(5,)), (3,))
     message = r"a are not parameters of this task's model.*\[5\], expected float32\[4\]"

@@ -1,4 +1,4 @@
-"""Names and options that settings choose by: told before a folder is looked at."""
+"""Names and options of components are checked before a folder is opened."""
 
 import pytest
 

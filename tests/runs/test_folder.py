@@ -111,8 +111,8 @@ def test_a_model_of_ones_own_is_asked_for(tmp_path):
 def test_another_number_of_checkpoints_is_written_down(tmp_path):
     begun(tmp_path)
     begun(tmp_path, tiny.TINY.replace(keep_checkpoints=5))
-    told = folder.read_config(tmp_path)
-    assert (told.keep_checkpoints, told.label) == (5, None)
+    job = folder.read_config(tmp_path)
+    assert (job.keep_checkpoints, job.label) == (5, None)
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):

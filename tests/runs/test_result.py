@@ -1,4 +1,4 @@
-"""Results by name: of a run, of a folder, and what is told of what is not there."""
+"""Results by name, of a run and of a folder, and errors for missing names."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""Settings: checked, written, read back, and told apart."""
+"""Settings are checked, written, read back and compared."""
 
 import json
 import re
@@ -102,8 +102,8 @@ def test_what_changes_a_number_changes_the_digest(name):
     one = Experiment("superfed" if name == "rounds" else "fedavg")
     other = one.replace(**{name: CHANGED[name]})
     assert config.digest(other) != config.digest(one)
-    (told,) = config.difference(one, other)
-    assert told.startswith(f"{name}: ")
+    (line,) = config.difference(one, other)
+    assert line.startswith(f"{name}: ")
 
 
 def test_the_digest_has_rounds_of_methods_that_look_ahead():

@@ -1,4 +1,4 @@
-"""Devices that are not there are told before data are made."""
+"""Devices that do not exist are refused before data are made."""
 
 import os
 import re

@@ -117,9 +117,9 @@ def test_those_that_are_there_are_drawn_uniformly(tmp_path):
 
 def test_bad_traces_are_refused_in_a_line(tmp_path):
     def refused(expected, file, **options):
-        with pytest.raises(ValueError, match=expected) as told:
+        with pytest.raises(ValueError, match=expected) as error:
             made("availability", file=file, **{"pattern": "trace"} | options)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(error.value)
 
     refused(r"has shape \[5, 7\]; expected an", saved(tmp_path, TRACE[:, :7]))
     refused("other values than 0 and 1", saved(tmp_path, 2.5 * TRACE))

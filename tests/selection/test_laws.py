@@ -142,12 +142,12 @@ def test_an_empty_place_changes_nothing(name):
 def test_who_looks_at_models_refuses_methods_without(name, method, expected):
     setting = setting_of(name, method)
     state = first(setting)
-    with pytest.raises(ValueError, match=expected) as told:
+    with pytest.raises(ValueError, match=expected) as error:
         jax.eval_shape(
             lambda state: engine.one_round(setting, state, TRAIN, public=public()),
             state,
         )
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 def test_uploads_are_stacked_for_who_looks_at_them():

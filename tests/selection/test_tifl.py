@@ -173,6 +173,6 @@ def test_a_round_of_empty_places_costs_no_tier():
     ],
 )
 def test_tiers_that_cannot_be(options, expected):
-    with pytest.raises(ValueError, match=expected) as told:
+    with pytest.raises(ValueError, match=expected) as error:
         made("tifl", **options)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)

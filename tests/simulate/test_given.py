@@ -235,7 +235,7 @@ ROWS = data.from_arrays(np.arange(90.0).reshape(30, 3), np.arange(30) % 3, name=
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         (
             {"partition": "dirichlet:alpha=0.1"},
@@ -246,9 +246,9 @@ ROWS = data.from_arrays(np.arange(90.0).reshape(30, 3), np.arange(30) % 3, name=
         ({"noise": "pair:rate=0.1"}, "was made with 'none'"),
     ],
 )
-def test_settings_that_do_not_apply_to_the_clients_given(settings, told):
+def test_settings_that_do_not_apply_to_the_clients_given(settings, expected):
     clients = data.federate(ROWS, "iid", num_clients=3, seed=0)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         run(JOB.replace(**settings), clients)
 
 

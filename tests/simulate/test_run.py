@@ -332,9 +332,9 @@ def test_the_command_line_says_what_python_must_give(own, command):
 
 
 def test_every_row_of_a_run_is_written_down(own):
-    with np.load(f"{own.out}/partition.npz") as told:
-        assert set(told) == {"manifest", "index", "official", "offset", "size"}
-        assert sorted(told["index"]) == list(range(60))
+    with np.load(f"{own.out}/partition.npz") as arrays:
+        assert set(arrays) == {"manifest", "index", "official", "offset", "size"}
+        assert sorted(arrays["index"]) == list(range(60))
 
 
 class Own(nnx.Module):

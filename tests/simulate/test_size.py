@@ -26,21 +26,21 @@ def refuse_to_compile(*_):
 
 @pytest.mark.parametrize("store", ["device", "disk"])
 @pytest.mark.parametrize(
-    ("hidden", "told"),
+    ("hidden", "expected"),
     [
         (10**7, "100000760000010 parameters, 400003.04 GB, and 8.00 GB are free on a "),
         (60000, "3604560010 parameters, 14.42 GB, and 8.00 GB are free on a device; c"),
     ],
 )
 def test_a_large_model_is_refused(
-    federation, monkeypatch, tmp_path, store, hidden, told
+    federation, monkeypatch, tmp_path, store, hidden, expected
 ):
     monkeypatch.setattr(memory, "free_bytes", lambda devices: 8e9)
     monkeypatch.setattr(width, "bytes_needed", refuse_to_compile)
     large = DITTO.replace(model=f"mlp:hidden=({hidden},{hidden})", state_storage=store)
     with pytest.raises(ValueError, match="choose a smaller one") as raised:
         width.choose(large, federation, None, tmp_path)
-    assert told in str(raised.value)
+    assert expected in str(raised.value)
 
 
 def test_an_array_that_xla_cannot_count_is_refused(federation):

@@ -233,9 +233,9 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
     ],
 )
 def test_what_cannot_be_is_one_line(call, words, tmp_path):
-    with pytest.raises(ValueError, match=words) as told:
+    with pytest.raises(ValueError, match=words) as error:
         call(JOB.replace(out=str(tmp_path / "run")))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("said", [0.93, "yes", 1, np.array([True, False])])

@@ -134,7 +134,7 @@ def test_w_is_sent_with_the_statistics_of_the_posterior():
     ],
 )
 def test_bad_options_are_refused_at_once(option, value, expected):
-    with pytest.raises(ValueError, match=expected) as told:
+    with pytest.raises(ValueError, match=expected) as error:
         pfedbayes(TASK, toy.full_batch(), **{option: value})
-    assert option in str(told.value)
-    assert "\n" not in str(told.value)
+    assert option in str(error.value)
+    assert "\n" not in str(error.value)

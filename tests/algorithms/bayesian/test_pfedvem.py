@@ -197,7 +197,7 @@ def test_statistics_of_the_body_step_once_however_many_heads_are_drawn():
     ],
 )
 def test_bad_options_are_refused_at_once(option, value, expected):
-    with pytest.raises(ValueError, match=expected) as told:
+    with pytest.raises(ValueError, match=expected) as error:
         pfedvem(TASK, toy.full_batch(), **{option: value})
-    assert option in str(told.value)
-    assert "\n" not in str(told.value)
+    assert option in str(error.value)
+    assert "\n" not in str(error.value)

@@ -231,7 +231,7 @@ def test_a_change_is_damped_and_at_least_as_precise_as_the_prior():
     ],
 )
 def test_bad_options_are_refused_at_once(option, value, expected):
-    with pytest.raises(ValueError, match=expected) as told:
+    with pytest.raises(ValueError, match=expected) as error:
         virtual(TASK, toy.full_batch(), **{option: value})
-    assert option in str(told.value)
-    assert "\n" not in str(told.value)
+    assert option in str(error.value)
+    assert "\n" not in str(error.value)

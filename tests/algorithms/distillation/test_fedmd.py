@@ -85,7 +85,7 @@ def test_fedmd_against_numpy():
     prepared = np.zeros(8)
     began_later = 0
     for before, state in itertools.pairwise(states):
-        rows = subset(np.asarray(before.server.order), y_public, 4)
+        chosen = subset(np.asarray(before.server.order), y_public, 4)
         cohort = [int(k) for k in state.cohort]
         for k in cohort:
             if not prepared[k]:
@@ -93,10 +93,10 @@ def test_fedmd_against_numpy():
                 clients[k] = descended(clients[k], *perceptron.examples(k), 2)
                 began_later += int(before.round > 0)
                 prepared[k] = 1
-        sent = [logits(clients[k], x_public[rows]) for k in cohort]
+        sent = [logits(clients[k], x_public[chosen]) for k in cohort]
         consensus = np.mean(sent, 0)
         for k in cohort:
-            clients[k] = digested(clients[k], x_public[rows], consensus, 3)
+            clients[k] = digested(clients[k], x_public[chosen], consensus, 3)
             clients[k] = descended(clients[k], *perceptron.examples(k), 2)
         perceptron.assert_clients(state.clients.w, clients)
         np.testing.assert_allclose(
@@ -142,8 +142,8 @@ def test_digesting_moves_a_party_towards_the_others():
     batch = Batch.full(PUBLIC.examples.x)
     wanted = TASK.predict(w, batch) + jnp.array([1.0, 0, -1])
     client = method.init_client(w, 0, None)
-    rows = jnp.array([3, 0, 5, 1, 2, 4])
-    message = Message(subset=rows, consensus=wanted[rows])
+    chosen = jnp.array([3, 0, 5, 1, 2, 4])
+    message = Message(subset=chosen, consensus=wanted[chosen])
     after, upload, metrics = method.train(turn, message, client, toy.one(TRAIN, 1))
     gaps = [np.abs(TASK.predict(v, batch) - wanted).mean() for v in (w, after.w)]
     assert gaps[0] == pytest.approx(2 / 3, rel=1e-5)

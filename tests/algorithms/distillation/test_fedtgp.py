@@ -190,8 +190,8 @@ def test_the_loss_grows_with_the_margin():
     losses = []
     for m in (0.0, 1, 5):
         logits = np.asarray(contrast(UPLOADS.mean, generate(SERVER), m))
-        rows = -np.log(perceptron.softmax(logits))
-        losses.append(rows.reshape(2, 3, 3)[:, range(3), range(3)])
+        entropies = -np.log(perceptron.softmax(logits))
+        losses.append(entropies.reshape(2, 3, 3)[:, range(3), range(3)])
     assert (losses[0] < losses[1]).all()
     assert (losses[1] < losses[2]).all()
 

@@ -170,7 +170,7 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "has no .json file; .* --dataset leaf:path=FOLDER,classes=62"),
         ("{", "all.json cannot be read .Expecting property .*; expected {.users.: "),
@@ -221,12 +221,12 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
         ),
     ],
 )
-def test_other_files_are_one_line(tmp_path, content, told):
+def test_other_files_are_one_line(tmp_path, content, expected):
     for part in ("train", "test"):
         (tmp_path / part).mkdir()
         if content:
             (tmp_path / part / "all.json").write_text(content)
-    with pytest.raises(ValueError, match=told) as error:
+    with pytest.raises(ValueError, match=expected) as error:
         load("leaf", path=str(tmp_path))
     assert "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)

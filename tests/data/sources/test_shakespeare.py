@@ -72,7 +72,7 @@ def test_small_roles_are_left_out():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [
         ({"stride": 0}, "stride is 0; expected at least 1"),
         ({"min_size": 0}, "min_size is 0; expected at least 1"),
@@ -81,9 +81,9 @@ def test_small_roles_are_left_out():
         ({"stride": 0.5}, "stride is 0.5; expected a whole number"),
     ],
 )
-def test_wrong_options_are_refused(cache_dir, tmp_path, given, told):
+def test_wrong_options_are_refused(cache_dir, tmp_path, given, expected):
     prepare("shakespeare_roles", raw_dir=keep(tmp_path / "raw", {"a": TEXT}))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=expected):
         load("shakespeare_roles", **given)
 
 

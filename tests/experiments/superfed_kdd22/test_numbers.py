@@ -119,8 +119,8 @@ def test_tuning_takes_the_best_point_on_validation_examples():
     assert module.best(sweep) == {"lr": 0.2, "mu": 0.0}
     seeds = made({"seed": (0, 1, 2)})
     means = [last(r).mean() for r in seeds.results]
-    told = np.mean(means), np.mean([last(r).std() for r in seeds.results])
-    np.testing.assert_allclose(module.accuracy(seeds)[:2], told)
+    expected = np.mean(means), np.mean([last(r).std() for r in seeds.results])
+    np.testing.assert_allclose(module.accuracy(seeds)[:2], expected)
     assert module.accuracy(seeds)[2] == pytest.approx(np.std(means, ddof=1))
 
 

@@ -52,8 +52,8 @@ def test_every_cell_has_a_published_number_and_a_sound_experiment(name):
     for column in columns(name):
         for theirs in metrics.values():
             wanted = {**column.published, "metric": theirs}
-            told = published.published(protocol.PUBLISHED, wanted)
-            assert set(told) == set(column.methods), (column.name, theirs)
+            known = published.published(protocol.PUBLISHED, wanted)
+            assert set(known) == set(column.methods), (column.name, theirs)
         for label in column.methods:
             for small in (True, False):
                 checks.check(protocol.experiment_of(column, label, small))
@@ -98,8 +98,8 @@ def test_published_numbers_are_the_papers():
     protocol, published = load("protocol"), load("shared.published")
     (column,) = (c for c in columns("table1") if c.name == "MNIST-K100")
     wanted = {**column.published, "metric": "top1_acc_pct"}
-    told = published.published(protocol.PUBLISHED, wanted)
-    assert told["SuPerFed-LM"] == (99.31, 1.09)
+    known = published.published(protocol.PUBLISHED, wanted)
+    assert known["SuPerFed-LM"] == (99.31, 1.09)
     start = {"table": "T5", "setting": "L/R=0.2", "metric": "top1_acc_pct"}
     both = published.published(protocol.PUBLISHED, start)
     assert both["SuPerFed-MM"] == (92.67, 4.04)  # the paper's, not the slides'
@@ -121,8 +121,8 @@ def rows(means, model="personal", chosen=""):
 def test_cells_are_means_over_seeds_after_the_last_round():
     published = load("shared.published")
     found = rows((0.5, 0.7)) + rows((0.8, 0.8), "mixture", "oracle")
-    told = ("mixture", "oracle"), (90.0, 3.0)
-    first, second = published.cells(found, "C", "M", "accuracy", *told)
+    known = ("mixture", "oracle"), (90.0, 3.0)
+    first, second = published.cells(found, "C", "M", "accuracy", *known)
     assert (first.model, first.published, first.mean) == ("mixture oracle", 90, 80)
     assert (second.model, second.seeds, second.rounds) == ("personal", 2, 10)
     assert second.mean == pytest.approx(60)
@@ -159,14 +159,14 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     (tmp_path / "sweep.json").write_text(
         json.dumps({"experiment": config.to_dict(given), "over": {"seed": [0]}})
     )
-    told = rows((0.4,), "mixture", "oracle")
+    known = rows((0.4,), "mixture", "oracle")
     (tmp_path / "greatest").mkdir()
     of_code = [r for r in rows((0.6,), "mixture", "superfed-code") if r["round"] == 10]
     (tmp_path / "greatest" / "0.json").write_text(json.dumps({"rows": of_code}))
     with open(tmp_path / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, told[0])
+        writer = csv.DictWriter(file, known[0])
         writer.writeheader()
-        writer.writerows(told)
+        writer.writerows(known)
     metrics = load("table5").METRICS
     found = protocol.measured(tmp_path, column, "SuPerFed-MM", metrics)
     shown = {(c.metric, c.model): c for c in found}

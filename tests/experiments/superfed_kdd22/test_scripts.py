@@ -73,8 +73,8 @@ def written(experiment, over, *, out, quiet):
             for at, pair in enumerate(evaluated):
                 row = (seed, experiment.rounds, *pair, "test", "accuracy")
                 writer.writerow((*row, 0.5 + at / 10, 0.1))
-    told = {"experiment": config.to_dict(experiment), "over": over}
-    write_json(out / "sweep.json", told)
+    saved = {"experiment": config.to_dict(experiment), "over": over}
+    write_json(out / "sweep.json", saved)
 
 
 @pytest.fixture
@@ -119,40 +119,40 @@ def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     assert "### MNIST-K100" in out  # what was finished before keeps its place
     assert "| FedAvg |" in out
     nothing = ("--table", "--columns", "CIFAR10-K50", "--only", "pFedMe")
-    code, _, told = call("table1", *nothing, "--dataset", "digits:every=2")
-    assert (code, told) == (
+    code, _, errors = call("table1", *nothing, "--dataset", "digits:every=2")
+    assert (code, errors) == (
         1,
         "no run is finished in runs/table-small-digits_every=2\n",
     )
     more = ("--rounds", "3", "--dataset", "emnist/letters", "--authors-settings")
-    _, _, told = call("table1", *nothing, *more)
-    assert told.endswith("small-3-rounds-emnist_letters-authors-settings\n")
-    _, _, told = call("table1", *nothing, *more, "--out", "own")
-    assert told == "no run is finished in own\n"
+    _, _, errors = call("table1", *nothing, *more)
+    assert errors.endswith("small-3-rounds-emnist_letters-authors-settings\n")
+    _, _, errors = call("table1", *nothing, *more, "--out", "own")
+    assert errors == "no run is finished in own\n"
 
 
 def test_what_was_left_out_is_the_last_line_and_the_exit_code(call, cells):
     refused, _ = cells
     refused["APFL"] = FolderError("x holds another sweep (rounds: 10 -> 3)")
     refused["FedAvg"] = MemoryError("one run needs 9 GiB")
-    code, out, told = call("table1", *ASKED[:2], *ASKED[3:], "FedPer")
+    code, out, errors = call("table1", *ASKED[:2], *ASKED[3:], "FedPer")
     assert code == 1
     assert "| FedPer |" in out
-    assert "holds another sweep" in told
-    assert "needs 9 GiB" in told
-    last = told.splitlines()[-1]
+    assert "holds another sweep" in errors
+    assert "needs 9 GiB" in errors
+    last = errors.splitlines()[-1]
     assert last == "left out: MNIST-K50, FedAvg; MNIST-K50, APFL"
     alone = ("--seeds", "7", "--out", "none")
-    code, out, told = call("table1", *ASKED[:2], *ASKED[3:], *alone)
+    code, out, errors = call("table1", *ASKED[:2], *ASKED[3:], *alone)
     assert (code, out) == (1, "")
-    assert told.splitlines()[-1] == last
+    assert errors.splitlines()[-1] == last
 
 
 def test_an_error_of_the_user_is_one_line(call, monkeypatch):
     script = "fig3"
     instead(monkeypatch, script, MISSING)
-    code, _, told = call(script)
-    assert (code, told) == (2, f"{script}.py: {MISSING}\n")
+    code, _, errors = call(script)
+    assert (code, errors) == (2, f"{script}.py: {MISSING}\n")
     instead(monkeypatch, script, MemoryError("one run needs 9 GiB"))
     assert call(script)[0] == 2
     monkeypatch.setenv("PFLJAX_TRACE", "1")
@@ -174,18 +174,18 @@ def test_tables_keep_what_was_tuned_before_on_the_same_seeds(call, monkeypatch):
         module, "took_part", lambda base, seeds: participation.Part(5, 5)
     )
     participation = importlib.import_module("shared.participation")
-    told = {}
+    tables = {}
     for seeds in (["0"], ["1", "2"]):
         for label in ("FedPer", "Ditto", "FedPer"):
             options = ("--only", label, "--out", "tuned", "--seeds", *seeds)
             code, out, _ = call("tuned", *options)
             assert code == 0
-            told.setdefault((label, len(seeds)), []).append(out)
-    assert "| FedPer | lr .1, x | 76.00" in told["Ditto", 1][0]
-    assert "| Ditto |" in told["FedPer", 1][1]
-    assert "| Ditto |" not in told["FedPer", 2][0]  # of another seed
-    assert told["FedPer", 2][1].count("| FedPer |") == 1
-    assert "| Ditto | lr .1, x | 85.00" in told["FedPer", 2][1]
+            tables.setdefault((label, len(seeds)), []).append(out)
+    assert "| FedPer | lr .1, x | 76.00" in tables["Ditto", 1][0]
+    assert "| Ditto |" in tables["FedPer", 1][1]
+    assert "| Ditto |" not in tables["FedPer", 2][0]  # of another seed
+    assert tables["FedPer", 2][1].count("| FedPer |") == 1
+    assert "| Ditto | lr .1, x | 85.00" in tables["FedPer", 2][1]
     again = call("tuned", "--only", "FedPer", "--out", "tuned", "--seeds", "0")
     assert "| Ditto | lr .1, x | 75.00" in again[1]  # nothing was lost
     options = ("--only", "FedAvg", "--out", "tuned", "--seeds", "1", "2")

@@ -106,8 +106,8 @@ def test_lines_go_to_clients_of_equal_models(done, tmp_path):
         np.testing.assert_allclose(found["loss"][:, point], own, rtol=1e-4)
     others = "mlp:hidden=(8,4),mlp:hidden=(6,4),mlp:hidden=(8,4)"
     stranger = finished(tmp_path / "stranger", models=others, rounds=1)
-    told = refused(done, "--other", stranger)
-    assert "clients have other models in " in told
+    errors = refused(done, "--other", stranger)
+    assert "clients have other models in " in errors
 
 
 @pytest.mark.parametrize("kind", ["plane", "hessian", "training"])
