@@ -8,6 +8,7 @@ A checkpoint of round r holds the `RunState` and, as Orbax's custom metadata, a 
 Orbax writes it in the background and renames it when it is complete.
 """
 
+import logging
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -128,10 +129,15 @@ def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
 
 
 def _orbax() -> Any:
-    """Imports Orbax."""
+    """Imports Orbax, without its warnings: `restore` reports damaged checkpoints."""
     from orbax.checkpoint import v1
 
+    logging.getLogger("absl").addFilter(_is_shown)
     return v1
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.WARNING or "orbax" not in record.pathname
 
 
 def saved_rounds(folder: Path) -> list[int]:
