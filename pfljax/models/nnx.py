@@ -49,8 +49,8 @@ def task_from_nnx(
       ValueError: for a module without `body` and `head`, or with other state; for an
         unknown loss or precision.
     """
-    _check_factory(factory)
     example = zero_example(input_shape)
+    _check_factory(factory)
     module = nnx.eval_shape(lambda: _check(factory(nnx.Rngs(0))))
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 
