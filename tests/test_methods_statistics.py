@@ -30,13 +30,17 @@ LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
 TRAIN, TEST = toy.ragged()
 CLIENTS = len(TRAIN.size)
 RUNNING = 2 * 4  # mean and variance of four channels
-QUICK = ("fedavg", "ditto")  # the others are slow tests
 REFUSING = ("fedma", "mocha")  # batch normalisation, or whatever is not linear
 METHODS = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    pytest.param(name, marks=() if name == "fedavg" else pytest.mark.slow)
     for name in algorithms.methods()
     if name not in REFUSING
 ]
+
+
+def first_is_fast(first, *others):
+    """The others, which guard the same rule, are slow tests."""
+    return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
 
 
 @cache
@@ -94,7 +98,7 @@ def train_alone(method, state, k):
     return jax.jit(method.train)(turn, message, client, data)[:2]
 
 
-@pytest.mark.parametrize("factory", [fedavg, fedper, ditto])
+@pytest.mark.parametrize("factory", first_is_fast(fedavg, fedper, ditto))
 def test_kept_statistics_stay_with_their_client(factory):
     plain, method = factory(task(), LOCAL), keep(factory(task(), LOCAL))
     states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
@@ -126,7 +130,7 @@ def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     toy.assert_close(tree.parameters(own[-1].server), tree.parameters(plain[-1].server))
 
 
-@pytest.mark.parametrize("factory", [fedakt, fml, fedkd])
+@pytest.mark.parametrize("factory", first_is_fast(fedakt, fml, fedkd))
 def test_statistics_of_a_proxy_stay_with_their_client(factory):
     method = factory(task(), LOCAL)
     states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
@@ -142,6 +146,7 @@ def test_statistics_of_a_proxy_stay_with_their_client(factory):
     assert np.isfinite(evaluate(setting, states[-1])["loss"]).all()
 
 
+@pytest.mark.slow
 def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
     """Of FML with beta = 1, where v is uniform FedAvg's."""
     init = task().init(jax.random.key(3))
@@ -155,6 +160,7 @@ def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
     toy.assert_close(ours.statistics, theirs.statistics)
 
 
+@pytest.mark.slow
 def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
     """FedKD without distillation, of all energy: its mentee is uniform FedAvg's too."""
     distance = "pfljax.algorithms.distillation.fedkd.distance"
