@@ -4,7 +4,6 @@ Figures of several runs are in `comparison_figures`.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,9 +156,18 @@ def timeline(run: Result) -> Figure | None:
     clients = sorted({client for client, *_ in turns})[:MOST_LANES]
     lane = {client: i for i, client in enumerate(clients)}
     figure, (axes,) = new_figure(8.4, min(6.5, 1.4 + 0.17 * len(clients)))
-    shown = [turn for turn in turns if turn[0] in lane]
-    _draw_turns(axes, lane, [turn for turn in shown if turn[3]], PALETTE[0])
-    _draw_turns(axes, lane, [turn for turn in shown if not turn[3]], PALETTE[1])
+    for client, start, end, reported in turns:
+        if client in lane:
+            # White edges separate the turns of a client that follow at once.
+            axes.barh(
+                lane[client],
+                end - start,
+                height=0.6,
+                left=start,
+                color=PALETTE[0] if reported else PALETTE[1],
+                edgecolor="white",
+                linewidth=0.8,
+            )
     for line in lines:
         axes.axvline(line["clock"], color=GREY, linewidth=0.8, zorder=0)
     ticks = range(0, len(clients), 5 if len(clients) > 20 else 1)
@@ -167,25 +175,6 @@ def timeline(run: Result) -> Figure | None:
     axes.set(ylim=(len(clients) - 0.4, -0.6), xlim=(0, lines[-1]["clock"]))
     axes.set(xlabel="virtual seconds", ylabel="client")
     return figure
-
-
-def _draw_turns(
-    axes: Any, lane: Mapping[int, int], turns: Sequence[Sequence], colour: str
-) -> None:
-    """Draws a bar from the start to the end of each turn, in the lane of its client."""
-    lanes = [lane[turn[0]] for turn in turns]
-    start = np.array([turn[1] for turn in turns])
-    end = np.array([turn[2] for turn in turns])
-    # White edges separate the turns of a client that follow one another at once.
-    axes.barh(
-        lanes,
-        end - start,
-        left=start,
-        height=0.6,
-        linewidth=0.8,
-        color=colour,
-        edgecolor="white",
-    )
 
 
 def draw_clients(axes: Axes, x: Any, values: np.ndarray, **style: Any) -> None:

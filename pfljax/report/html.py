@@ -96,11 +96,13 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters["base64"] = _base64
-    environment.filters["sha256"] = _sha256
     environment.globals["kinds"] = _kinds
     # Not templates: the policy of a page knows its script by the hash of its letters.
-    for name, file in {"style": "page.css", "script": "page.js"}.items():
-        environment.globals[name] = loader.get_source(environment, file)[0]
+    style, script = (
+        loader.get_source(environment, file)[0] for file in ("page.css", "page.js")
+    )
+    digest = hashlib.sha256(script.encode()).digest()
+    environment.globals |= {"style": style, "script": script, "hash": _base64(digest)}
     return environment
 
 
@@ -119,7 +121,3 @@ def _kinds(table: Table) -> list[Markup]:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
-
-
-def _sha256(text: str) -> str:
-    return _base64(hashlib.sha256(text.encode()).digest())

@@ -106,15 +106,19 @@ def value_text(value: Any) -> str:
     """A swept value, short where that is exact: 0.10 and 0.1 are one."""
     if value in (None, ""):
         return "None"
-    try:
-        as_number = float(value)
-    except (TypeError, ValueError):
-        return str(value)
-    short = f"{as_number:g}"
+    as_number = _to_number(value)
     # True is 1 as a number, and another value as a setting.
-    if isinstance(value, bool) or float(short) != as_number:
+    if isinstance(value, bool) or as_number != _to_number(f"{as_number:g}"):
         return str(value)
-    return short
+    return f"{as_number:g}"
+
+
+def _to_number(value: Any) -> float:
+    """The value as a number; NaN if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def make_scores(rows: Frame | Sequence[Mapping[str, Any]]) -> list[Scores]:
@@ -218,14 +222,6 @@ def _axis(frame: Frame) -> str | None:
     counts = {}
     for name in swept_names(frame):
         texts = {value_text(value) for value in frame[name].unique()}
-        if len(texts) > 1 and all(map(_is_number, texts)):
+        if len(texts) > 1 and not any(math.isnan(_to_number(text)) for text in texts):
             counts[name] = len(texts)
     return max(counts, key=lambda name: counts[name], default=None)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
