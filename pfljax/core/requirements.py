@@ -64,7 +64,10 @@ def require_call(
     """Raises a ValueError unless the function takes these positional arguments."""
     if not callable(function):
         require_a(name, function, (), expected)
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin, such as dict.__getitem__
+        return
     try:
         signature.bind(*parameters)
     except TypeError:

@@ -16,7 +16,7 @@ LOOKS = (
 
 EVALUATES = (
     "for this selection clients evaluate the server's model, so the method has to have "
-    "one, such as fedavg, fedprox and ditto"
+    "one, as fedavg, fedprox and ditto do"
 )
 
 

@@ -163,7 +163,10 @@ def screen(table: Table, sentences: Sequence[str]) -> str:
     for row in table.rows:
         shown.add_row(*(" ".join(text.split()) for text in row))
     text = io.StringIO()
-    Console(file=text, width=WIDTH, color_system=None, markup=False).print(shown)
+    console = Console(
+        file=text, width=WIDTH, color_system=None, markup=False, force_jupyter=False
+    )
+    console.print(shown)
     lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
     lines += table.note.splitlines()
     for sentence in sentences:

@@ -144,7 +144,8 @@ def _baselines(frame: Frame) -> set[str]:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """The points at the last round as a table in Markdown, over seeds."""
-    columns = (*ACCURACY, *CALIBRATION)
+    calibration = [column for column in CALIBRATION if column.key != "ece"]
+    columns = (*ACCURACY, *calibration)
     values = values_by_seed(tidy(rows))
     title = "Test metrics at the last round"
     return table_markdown(make_table(title, values, columns, NOTES["Accuracy"]))
