@@ -32,7 +32,12 @@ def run_of(accuracy, up=1000, down=3000, cohort=10):
         line["bytes_down"] = number * cohort * down
         lines.append(line)
     return SimpleNamespace(
-        rounds=len(lines), metrics=lines, experiment=Experiment(cohort=cohort)
+        label="fedavg",
+        rounds=len(lines),
+        metrics=lines,
+        experiment=Experiment(cohort=cohort),
+        summary={"last": {"round": 0}},  # no round has the numbers of each client
+        environment={},
     )
 
 
@@ -54,7 +59,7 @@ def test_channels_can_be_made_and_feedback_is_the_only_difference(compressed):
 
 
 def test_bytes_are_counted_up_to_the_target(compressed):
-    # The running mean of three reaches .8 at the fourth round.
+    # The running mean of three reaches 0.8 at the fourth round.
     run = run_of([0.1, 0.8, 0.8, 0.8, 0.9])
     rounds, up, both = compressed.at_target(run, 0.8)
     assert rounds == 4
