@@ -152,7 +152,7 @@ BAD = {
         "models has 8 names, but there are 6 clients",
     ),
     "both": ({"model": "mlp"}, "model is 'mlp' and models are set; set one of them"),
-    "type": ({"models": 3}, "models is 3; expected a name, or several"),
+    "type": ({"models": 3}, "models is (3,); expected a name, or several"),
     "fedavg": (
         {"algorithm": "fedavg"},
         "fedavg cannot train these models together: what mlp:hidden=(5, 4) and "
