@@ -20,6 +20,7 @@ from pfljax.selection.tiers import Speed, expect, measure, sort
 
 Policy = Literal["adaptive", "uniform", "random", "fast", "slow"]
 RANDOM = (0.7, 0.1, 0.1, 0.05, 0.05)  # of five tiers, the fastest first
+NO_TIER = -1  # of an empty place in the cohort
 
 
 class State(NamedTuple):
@@ -29,7 +30,7 @@ class State(NamedTuple):
     credits: Array  # i32[T], rounds that a tier may still be chosen for
     probability: Array  # f32[T]
     loss: Array  # f32[T], of the tier's cohort when it was last chosen
-    before: Array  # f32[T], the same at the last look
+    before: Array  # f32[T], the losses at the end of the last interval
     speed: Speed
 
 
@@ -49,10 +50,11 @@ def tifl(
 
     A tier is drawn with fixed probabilities (the policies uniform, random, fast and
     slow, or `probabilities`, the fastest tier first), or by the adaptive policy: a tier
-    can be drawn ceil(rounds / tiers) times. Every `interval` rounds, if the tier of the
-    round has not improved since the last look, tiers with a higher loss become
-    likelier. When no tier can be drawn any more, all are equally likely. With one tier
-    this is `uniform`. It takes O(C) work, and O(C log C) when clients are sorted.
+    can be drawn ceil(rounds / tiers) times. Every `interval` rounds, losses are
+    compared with those `interval` rounds ago. If the tier of this round has not
+    improved, tiers with a higher loss become likelier. When no tier can be drawn any
+    more, all are equally likely. With one tier this is `uniform`. It takes O(C) work,
+    and O(C log C) when clients are sorted.
 
     At first clients are sorted by the expected seconds of a round, which follow from
     the profile of the devices; without one, an example takes a second. Every `retier`
@@ -69,7 +71,7 @@ def tifl(
     Args:
       tiers: number of groups of equally fast clients.
       policy: how a tier is drawn: "adaptive", or with fixed probabilities.
-      interval: rounds between two looks at the losses.
+      interval: rounds between two comparisons of the losses.
       probabilities: probability of each tier, the fastest first; None for those of the
         policy.
       retier: rounds after which clients are sorted again, 0 for never; None is
@@ -165,7 +167,7 @@ def _weight(state: State) -> Array:
     """Returns the weights by which a tier is drawn, f32[T]."""
     has_credit = state.credits > 0
     likely = jnp.where(has_credit, state.probability, 0)
-    # Between two looks the likely ones may have used up their credits.
+    # Within an interval the likely ones may have used up their credits.
     left = jnp.where(likely.sum() > 0, likely, has_credit.astype(jnp.float32))
     return jnp.where(left.sum() > 0, left, 1.0)
 
@@ -179,13 +181,19 @@ def _mean_loss(cohort: Cohort, metrics: Metrics, otherwise: Array) -> Array:
 
 
 def _learn(state: State, members: Cohort, metrics: Metrics, interval: int) -> State:
-    """Updates the tiers after a round, counted already, of one tier's members."""
-    # All members are of one tier; an empty place is of none.
+    """Updates the tiers after a round of one tier's members.
+
+    `state.round` counts this round already. A round without members changes no credit
+    and no loss.
+    """
+    # All members are of one tier, which the maximum finds among empty places.
     of_member = state.speed.tier_of[members.ids]
-    tier = jnp.where(members.draws > 0, of_member, -1).max()
+    tier = jnp.where(members.draws > 0, of_member, NO_TIER).max()
     loss = _mean_loss(members, metrics, state.loss[tier])
-    # Of a round without a member no tier learns; -1 would be the last one.
-    tier = jnp.where(tier < 0, len(state.loss), tier)
+    # As an index, NO_TIER would be the last tier. So it becomes an index past the end,
+    # where "drop" writes nothing, and "clip" reads the last tier.
+    past_the_end = len(state.loss)
+    tier = jnp.where(tier == NO_TIER, past_the_end, tier)
     after = state.loss.at[tier].set(loss, mode="drop")
     credits = state.credits.at[tier].add(-1, mode="drop")
     due = state.round % interval == 0

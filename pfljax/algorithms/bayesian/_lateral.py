@@ -28,6 +28,15 @@ def paths(shared: Gaussian, private: Gaussian) -> Gaussian:
     return Gaussian(mean, Lateral(shared.spread, private.spread))
 
 
+def split_paths(both: Gaussian) -> tuple[Gaussian, Gaussian]:
+    """(shared, private): the two Gaussians that `paths` has joined."""
+    mean, spread = both
+    return (
+        Gaussian(mean.shared, spread.shared),
+        Gaussian(mean.private, spread.private),
+    )
+
+
 def logits(
     task: Task,
     model: Any,

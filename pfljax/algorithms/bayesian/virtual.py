@@ -137,11 +137,10 @@ def training(task, adam, kl_weight, damping):
 
         start = lateral.paths(gaussian.gaussian(s), client.private), client.gate
         trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
-        (mean, spread), gate = trained
-        shared = gaussian.Gaussian(mean.shared, spread.shared)
+        q, gate = trained
+        shared, path = lateral.split_paths(q)
         change = damp(shared, s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)
-        path = gaussian.Gaussian(mean.private, spread.private)
         upload = gaussian.Natural(*map(raveled.unraveling(task), change))
         return Client(site=site, private=path, gate=gate), upload, metrics
 

@@ -53,11 +53,13 @@ def measure(
         def loss(running: Any) -> Any:
             return task.loss(tree.merge(running, others), batch, key)
 
-        # The gradient is old - new, whatever the loss (`statistics.following`).
+        # A model in training mode gives its statistics the gradient old - new, whatever
+        # the loss (`statistics.following`): `running` minus those of this batch.
         return tree.add(total, jax.grad(loss)(running)), {}
 
     total, _ = over_batches(step, tree.zeros(running), data, turn, local, ())
     share = 1 / jnp.maximum(steps, 1)
+    # running - mean of (running - new) = mean of new
     return tree.merge(tree.axpy(-share, total, running), others)
 
 

@@ -121,14 +121,19 @@ def fedgen(
 
 def message(turn, server, body):
     """The server without the moments of its Adam."""
-    g, labels, _ = server.trained
-    return Message(head=server.head, g=g, labels=labels)
+    trained = server.trained
+    return Message(head=server.head, g=trained.g, labels=trained.labels)
 
 
 def training(task, local, alpha, beta):
-    """The `train` of LG-FedAvg, with the terms of the generator."""
-    in_head = tree.matches(task.groups, "head")
-    own_head, _ = tree.split(task.groups, in_head)
+    """The `train` of LG-FedAvg, with the terms of the generator.
+
+    A head that was split off a model still has the structure of that model, with None
+    for each leaf of the body. Where clients have different architectures, the server's
+    head has another structure than the client's, with the same leaves.
+    """
+    in_head = tree.matches(task.groups, "head")  # True at each leaf of the head
+    head_layout, _ = tree.split(task.groups, in_head)
 
     def train(turn, message, body, data):
         start = jnp.asarray([alpha, beta])
@@ -137,11 +142,13 @@ def training(task, local, alpha, beta):
         # 0 as long as the generator knows no label.
         weights *= jnp.max(message.labels)
         objective = guide(task, message, *weights)
-        head = tree.with_structure(message.head, own_head)
+        # For training the head has the structure of the client's model,
+        head = tree.with_structure(message.head, head_layout)
         params = tree.merge(head, body)
         params, metrics = fit_objective(objective, params, data, turn, local)
         head, body = tree.split(params, in_head)
         counts = class_counts(data, task.num_classes, local.batch_size)
+        # and for the upload that of the server's head again.
         head = tree.with_structure(head, message.head)
         return body, Upload(head=head, counts=counts), metrics
 
@@ -149,7 +156,10 @@ def training(task, local, alpha, beta):
 
 
 def guide(task, message, alpha, beta):
-    """The objective of a client: CE of its examples, and the terms of the generator."""
+    """The objective of a client: CE of its examples, and the terms of the generator.
+
+    It returns the sum, which is minimised, and CE alone, which is the metric "loss".
+    """
 
     def objective(params, batch, key):
         keys = jax.random.split(derive(key, "generator"), 3)

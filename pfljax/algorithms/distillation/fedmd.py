@@ -94,7 +94,6 @@ def fedmd(
     public_examples.require("fedmd", num_public)
     count = min(subset, num_public)
     on_public = local._replace(batch_size=public_batch_size)
-    epochs = pretrain_epochs, pretrain_own_epochs
 
     def init(params, num_clients, key):
         nothing = jnp.zeros((count, task.num_classes))
@@ -114,7 +113,7 @@ def fedmd(
     )
     return method._replace(
         message=choose_subset,
-        train=consulting(task, local, on_public, epochs),
+        train=consulting(task, local, on_public, pretrain_epochs, pretrain_own_epochs),
         aggregate=agree,
         origin=zero_origin,
         then=method._replace(
@@ -126,11 +125,15 @@ def fedmd(
     )
 
 
-def consulting(task, local, on_public, epochs):
+def consulting(task, local, on_public, public_epochs, own_epochs):
     """The `train` that sends logits, after the preparation of new clients."""
 
     def train(turn, index, client, data):
-        w = prepare(task, client, turn, data, (on_public, local), epochs)
+        # After a client's first round both fits have no steps, and end at once.
+        is_new = (client.prepared == 0).astype(jnp.int32)
+        public, w = turn.public, client.w
+        w = prepare(task, w, "public", public, turn, on_public, is_new * public_epochs)
+        w = prepare(task, w, "own", data, turn, local, is_new * own_epochs)
         value = partial(task.predict, w)
         logits = compute_outputs(value, turn.public, index, on_public.batch_size)
         return Client(w=w, prepared=jnp.float32(1)), logits, {}
@@ -140,8 +143,8 @@ def consulting(task, local, on_public, epochs):
 
 def agree(server, uploads, cohort):
     """The server with the mean logits of the clients that reported."""
-    mean = aggregation.mean(uploads, aggregation.uniform(cohort))
-    return server._replace(consensus=mean)
+    logits = aggregation.mean(uploads, aggregation.uniform(cohort))
+    return server._replace(consensus=logits)
 
 
 def digesting(task, local, on_public, epochs):
@@ -152,6 +155,8 @@ def digesting(task, local, on_public, epochs):
         steps = epochs * steps_per_epoch(on_public, subset.size)
 
         def distance(w, batch, key):
+            # A batch of `list_examples` has no inputs and labels: x are the numbers of
+            # public examples, and y their positions in A, where the consensus is.
             public = take_examples(turn.public, batch.x, batch.mask)
             target = message.consensus[batch.y]
             gap = task.logits(w, public, key) - target
@@ -173,14 +178,9 @@ def with_new_order(server, uploads, cohort):
     return server._replace(order=order)
 
 
-def prepare(task, client, turn, data, locals_, epochs):
-    """w_k, trained on the public examples and then its own, if it is a new client."""
-    is_new = (client.prepared == 0).astype(jnp.int32)
-    w = client.w
-    parts = zip(("public", "own"), (turn.public, data), locals_, epochs, strict=True)
-    for purpose, part, how, passes in parts:
-        # After its first round there are no steps, and the loop ends at once.
-        steps = is_new * passes * steps_per_epoch(how, part.size)
-        own_turn = fold(turn, f"prepare {purpose}", steps)
-        w, _ = fit(task.loss, w, part, own_turn, how, metrics=())
+def prepare(task, w, purpose, examples, turn, local, epochs):
+    """w_k after some epochs over the examples; 0 epochs return it as it is."""
+    steps = epochs * steps_per_epoch(local, examples.size)
+    turn = fold(turn, f"prepare {purpose}", steps)
+    w, _ = fit(task.loss, w, examples, turn, local, metrics=())
     return w

@@ -14,15 +14,17 @@ A layer with 2 units in a network with 3, and with its units at the positions 2 
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax.numpy as jnp
 
 from pfljax.algorithms.global_model import _units as units
+from pfljax.core.ranges import Range
 from pfljax.core.types import Array, ClientData, Params, Server, Task, Turn
 from pfljax.core.units import Units
 
 MOST = 700  # units of a layer of the wider network, unless the model has more
+Growth = Annotated[float, Range(lambda x: 1 <= x <= MOST, f"a number from 1 to {MOST}")]
 
 
 class Chain(NamedTuple):

@@ -39,7 +39,8 @@ once. The first message goes to all clients, even to those that know all of it e
 the last layer.
 """
 
-from typing import Annotated, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from pfljax.algorithms import _raveled as raveled
 from pfljax.algorithms._classes import class_counts
@@ -50,11 +51,9 @@ from pfljax.algorithms.global_model import _units as units
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive, fold
-from pfljax.core.ranges import Count, Positive, Range
+from pfljax.core.ranges import Count, Positive
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Params, Task
-
-Growth = Annotated[float, Range(lambda x: 1 <= x <= 700, "a number from 1 to 700")]
 
 
 class Server(NamedTuple):
@@ -86,7 +85,7 @@ def fedma(
     task: Task,
     local: Local,
     *,
-    growth: Growth = 1.0,
+    growth: chain.Growth = 1.0,
     gamma: Positive = 5.0,
     sigma: Positive = 1.0,
     sigma0: Positive = 1.0,
@@ -120,15 +119,23 @@ def fedma(
         init_client=init_client,
         **chain.evaluation(model, lambda server: server.w),
     )
-    then = exchange(method, model, local, len(model.hidden), average_classes(model))
+    # An exchange has the next one in its field `then`, so the last one is made first. A
+    # round calls message, train and aggregate for layer 0, then for layer 1, and so on.
+    aggregate = partial(average_classes, model)
+    then = exchange(method, model, local, len(model.hidden), aggregate)
     for number in reversed(range(len(model.hidden))):
-        aggregate = match_layer(model, number, spread, sweeps)
+        aggregate = partial(match_layer, model, number, spread, sweeps)
         then = exchange(method, model, local, number, aggregate)._replace(then=then)
     return then
 
 
 def exchange(method, model, local, number, aggregate):
-    """The exchange of one layer: clients train it and those above, and send it."""
+    """The exchange of layer `number`: clients train it and those above, and send it.
+
+    The layers `below` it were matched in the exchanges before, and stay fixed. So the
+    message of the first exchange is the client's model, and later ones have the last
+    layer of `below`, which the client does not know yet.
+    """
     below = model.hidden[:number]
 
     def message(turn, server, client):
@@ -171,32 +178,24 @@ def make_upload(model, number, w, counts=None):
     return rows if number < len(model.hidden) else Last(rows=rows, counts=counts)
 
 
-def match_layer(model, number, spread, sweeps):
-    """The `aggregate` of a hidden layer."""
+def match_layer(model, number, spread, sweeps, server, rows, cohort):
+    """The `aggregate` of hidden layer `number`."""
     layer, size = model.hidden[number], model.sizes[number]
-
-    def aggregate(server, rows, cohort):
-        rows, cohort = aggregation.largest_first(rows, cohort)
-        prior = matching.make_prior(rows.shape[-1], len(layer.outputs) > 1, **spread)
-        key = derive(cohort.key, f"layer {number}")
-        matched = matching.match(rows, cohort.mask, key, size, prior, sweeps)
-        assignments = list(server.assignments)
-        # A client that did not report starts from the units that most clients have.
-        # With several devices there are more entries than clients.
-        others = units.first_positions(layer, len(assignments[number]))
-        assignments[number] = aggregation.record(others, matched.assignment, cohort)
-        w = units.set_rows(server.w, layer, matched.rows)
-        return Server(w=w, assignments=tuple(assignments))
-
-    return aggregate
+    rows, cohort = aggregation.largest_first(rows, cohort)
+    prior = matching.make_prior(rows.shape[-1], len(layer.outputs) > 1, **spread)
+    key = derive(cohort.key, f"layer {number}")
+    matched = matching.match(rows, cohort.mask, key, size, prior, sweeps)
+    assignments = list(server.assignments)
+    # A client that did not report starts from the units that most clients have. With
+    # several devices there are more entries than clients.
+    others = units.first_positions(layer, len(assignments[number]))
+    assignments[number] = aggregation.record(others, matched.assignment, cohort)
+    w = units.set_rows(server.w, layer, matched.rows)
+    return Server(w=w, assignments=tuple(assignments))
 
 
-def average_classes(model):
+def average_classes(model, server, uploads, cohort):
     """The `aggregate` of the last layer: each class weighted by its examples."""
-
-    def aggregate(server, uploads, cohort):
-        reported = aggregation.uniform(cohort)
-        rows = aggregation.mean_by_class(uploads.rows, uploads.counts, reported)
-        return server._replace(w=units.set_rows(server.w, model.logits, rows))
-
-    return aggregate
+    reported = aggregation.uniform(cohort)
+    rows = aggregation.mean_by_class(uploads.rows, uploads.counts, reported)
+    return server._replace(w=units.set_rows(server.w, model.logits, rows))
