@@ -69,7 +69,7 @@ def _even_parts(
 
     This is systematic sampling: in order of label, each (n / n_part)-th example is
     taken from a random start. So a label's count is within one example of its share,
-    and `sizes` are exact.
+    and each part has exactly its size.
     """
     part = np.full(len(labels), TRAIN)
     left = np.lexsort((lot, labels, client))

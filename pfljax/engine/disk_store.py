@@ -9,11 +9,12 @@ newest one of each client. A run that was killed goes back to a checkpoint: `res
 forgets the slots of later rounds, so that the newest ones are those of its round. There
 is one slot more than checkpoints are kept, so that one is always free.
 
-The files are flushed before each checkpoint, and not written until it is complete, so
-that a kill or a power failure damages no record that a checkpoint needs. Clients that
-never took part need no space. np.memmap takes 0.7 s to write 100 records of 0.8 MB, and
-these files 0.04 s; for 500 of 8 kB 1.4 s and 14 ms. tensorstore's transactional
-database grows without end (experiments/speed/REPORT.md).
+Both files are flushed to the disk before a checkpoint is written, and stay unchanged
+until the checkpoint is complete, so that a kill or a power failure damages no record
+that a checkpoint needs. Clients that never took part need no space. np.memmap takes
+0.7 s to write 100 records of 0.8 MB, and these files 0.04 s; for 500 of 8 kB 1.4 s and
+14 ms. tensorstore's transactional database grows without end
+(experiments/speed/REPORT.md).
 """
 
 import os

@@ -62,8 +62,8 @@ class Programs(NamedTuple):
 def longest_call(setting: Setting, task: Task, num_clients: int, wanted: int) -> int:
     """Rounds of one call, at most `wanted`, whose clients' states fit.
 
-    It is one if the selection learns, since the clients of a round must be known before
-    the call, and follow from the results of the round before.
+    It is 1 round if the selection learns: the clients of a round must be known before
+    the call, and they depend on the results of the round before.
     """
     if learns(setting.selection):
         return 1

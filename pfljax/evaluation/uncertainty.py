@@ -11,8 +11,8 @@ each client leaves out the classes that it has trained on. There are three steps
 
 1. `select_ood` chooses the set and finds the classes of each client, on the host.
 2. `entropies` computes the entropy of the whole set under the model of a client.
-3. `detect` computes the mean over the pairs of each own example, and
-   `pfljax.evaluation.metrics` the mean of these.
+3. `detect` computes, for each example of the client, the mean over its pairs with the
+   examples of other classes. `pfljax.evaluation.metrics` computes the mean of these.
 
 The server's model scores the examples of clients that share a test set once, for the
 classes of each of these clients: see `group_by_span`.

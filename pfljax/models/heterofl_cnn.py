@@ -10,11 +10,12 @@ ceil(r h) channels, h of 64, 128, 256, 512:
 
 The scaler divides by the rate in training, so that activations of a narrow model are as
 large as those of the widest. Before a normalisation by the statistics of the batch,
-this changes only the number e that keeps the root from 0:
+this changes only epsilon, which keeps the root from 0:
 
-    (x / r - m / r) / sqrt(v / r^2 + e) = (x - m) / sqrt(v + e r^2)
+    (x / r - m / r) / sqrt(v / r^2 + epsilon) = (x - m) / sqrt(v + epsilon r^2)
 
-So e has the factor r^2, and statistics are those of x, which evaluation normalises.
+So epsilon has the factor r^2, and statistics are those of x, which evaluation
+normalises.
 """
 
 import math

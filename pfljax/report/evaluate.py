@@ -24,8 +24,8 @@ def evaluate(
     """Figures over clients at the last evaluation of a run, by name.
 
     "figures" are those of `pfljax.evaluation.fairness.figures`; "histogram" has the
-    clients in bins of 0.05; "area" is that under the curve of the mean over clients,
-    and "targets" what was spent until it reached each target.
+    clients in bins of 0.05; "area" is the area under the curve of the mean over
+    clients; "targets" has the rounds, bytes and seconds until each target.
 
     Args:
       run: the folder.

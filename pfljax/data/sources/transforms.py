@@ -28,7 +28,7 @@ def thin(arrays: Arrays, every: int) -> Arrays:
 
     Natural clients without an example left are dropped and the others are renumbered;
     all classes stay. The name of the result has the number, because the index of an
-    example is its place among those that are left.
+    example is its number among the examples kept.
 
     Raises:
         ValueError: `every` is no whole number from 1 to the number of examples.
