@@ -35,9 +35,8 @@ def run(
 
     result = simulate(experiment)
     _print(
-        f"{experiment.algorithm.name}: test accuracy "
-        f"{result.personal.test.accuracy:.4f}, the mean over clients of the models "
-        f"that they use, round {result.rounds}; see {page}"
+        f"{experiment.algorithm.name}: mean test accuracy of the clients' models "
+        f"{result.personal.test.accuracy:.4f}, round {result.rounds}; see {page}"
     )
     privacy = result.summary.get("privacy") or {}
     if privacy.get("epsilon") is not None:

@@ -167,7 +167,8 @@ def exchange(
     """
     algorithm = setting.algorithm
     message = algorithm.message(turn, server, client)
-    new_client, upload, metrics = algorithm.train(turn, message, client, data)
+    trained = algorithm.train(turn, message, client, data)
+    new_client, upload, metrics = contract.check_training(trained)
     contract.check_state(algorithm, "train", "client", client, new_client)
     if setting.channel is not None:
         sender = channel.Sender(

@@ -1,10 +1,12 @@
 """Checks of the values that a method returns, while its functions are traced."""
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax.core.types import Algorithm, Metrics
 from pfljax.engine.setting import Setting
@@ -40,13 +42,26 @@ def check_model(upload: Any, model: Any) -> None:
         raise ValueError(f"{LOOKS}; of an upload here, {change}")
 
 
-def check_metrics(metrics: Metrics) -> None:
-    """Refuses training metrics without a loss, which every table needs."""
-    if "loss" not in metrics:
+def check_training(returned: Any) -> tuple[Any, Any, Metrics]:
+    """What `train` returned, if it is (client, upload, metrics) with a loss."""
+    if not isinstance(returned, tuple) or len(returned) != 3:
+        came = f"a {type(returned).__name__}"
+        if isinstance(returned, tuple):
+            came = f"{len(returned)} values"
         raise ValueError(
-            f"the method's `train` returned the metrics {sorted(metrics)}; give the "
-            'data loss as "loss"'
+            f"the method's `train` returned {came}; expected (client, upload, metrics)"
         )
+    *_, metrics = returned
+    if not isinstance(metrics, Mapping) or np.shape(metrics.get("loss", ())) != ():
+        came = f"of type {type(metrics).__name__}"
+        if isinstance(metrics, Mapping):
+            shapes = {name: list(np.shape(value)) for name, value in metrics.items()}
+            came = f"of the shapes {shapes}"
+        raise ValueError(
+            f"the method's `train` returned metrics {came}; expected a dict with "
+            'the data loss, a scalar, as "loss"'
+        )
+    return returned
 
 
 def check_state(

@@ -127,14 +127,14 @@ def answer(table: Frame, comparisons: Frame) -> list[str]:
 def _explain_unsure(unsure: Frame) -> str:
     """The comparisons that the seeds cannot decide, and how many seeds could."""
     seeds = count_noun(int(unsure.seeds.max()), "seed")
-    text = f"{seeds} cannot tell whether it is better than {_list(unsure.against)}"
+    text = f"With {seeds} it is undecided against {_list(unsure.against)}"
     needed = unsure.needed.astype(float)
-    counts = ["more than 100" if np.isnan(n) else f"{n:.0f}" for n in needed]
+    counts = ["over 100" if np.isnan(n) else f"{n:.0f}" for n in needed]
     if len(set(counts)) == 1:
         counts = counts[:1]
     if len(counts) > MOST_NAMES:
         counts = [f"at least {needed.min():.0f}"]
-    return f"{text}; {_list(counts)} could, if the differences stay as they are."
+    return f"{text}: {_list(counts)} seeds would decide it."
 
 
 def _list(names: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
+PACKAGE = Path(__file__).parents[1]
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
 
 
@@ -47,12 +48,14 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         if shows_traceback():
             raise
         print(f"{name}: {error}", file=sys.stderr)
-        if isinstance(error, ValueError) and not _is_refusal(error):
-            print("PFLJAX_TRACE=1 shows where it was raised", file=sys.stderr)
+        *_, innermost = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, ValueError) and not _is_refusal(innermost):
+            where = f"{innermost.filename}:{innermost.lineno}"
+            print(f"at {where}; PFLJAX_TRACE=1 shows the traceback", file=sys.stderr)
         sys.exit(2)
 
 
-def _is_refusal(error: BaseException) -> bool:
-    """Whether a statement raised it on purpose, with a message that says what to do."""
-    *_, innermost = traceback.extract_tb(error.__traceback__)
-    return (innermost.line or "").startswith("raise")
+def _is_refusal(frame: traceback.FrameSummary) -> bool:
+    """Whether pfljax raised an error there on purpose, so that its message suffices."""
+    within = PACKAGE in Path(frame.filename).parents
+    return within and (frame.line or "").startswith("raise")

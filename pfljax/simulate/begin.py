@@ -4,7 +4,7 @@ Mistakes in settings and data are found here, before anything trains.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,7 +125,7 @@ def begin(
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
-        say(f"pfljax: {simulation.describe(sim)}")
+        _say_once(f"pfljax: {simulation.describe(sim)}")
     examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,
@@ -136,6 +136,12 @@ def begin(
         history={},
         describe=partial(ask, folder.write_partition, path, described, examples),
     )
+
+
+@cache
+def _say_once(line: str) -> None:
+    """Says it, but not again: the runs of a comparison use the same devices."""
+    say(line)
 
 
 def _describe(

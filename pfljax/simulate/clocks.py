@@ -46,11 +46,12 @@ def with_clock(
     mode = modes.make(experiment.mode, experiment.cohort)
     if profile is None:
         return setting
+    if mode is not None:
+        _check_mode(experiment, setting, task, shape)
     # A clock does not change the bytes.
     down, up = client_traffic(setting, task, shape)
     timed = Clock(profile, down.astype(float), up.astype(float), experiment.deadline)
     if mode is not None:
-        _check_mode(experiment, setting, task, shape)
         like = pending_shapes(setting, mode, task, shape)
         mode = mode._replace(like=like)
     return setting._replace(clock=timed, mode=mode)

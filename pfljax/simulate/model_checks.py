@@ -29,7 +29,7 @@ def check_own(
     task: Task,
     shape: Shape,
 ) -> None:
-    """Refuses a method of the user's own whose models give no logits [B, K].
+    """Refuses a method of the user's own that returns wrong types or shapes.
 
     Raises:
       ValueError: it names the method, its file and the function that is at fault.
@@ -40,6 +40,8 @@ def check_own(
 
     def predict(key: Key, data: ClientData, batch: Batch) -> tuple[dict, Any]:
         server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
+        message = algorithm.message(turn, server, client)
+        contract.check_training(algorithm.train(turn, message, client, data))
         logits = {}
         quantities = None
         if algorithm.server_model is not None:

@@ -59,8 +59,8 @@ def test_run_says_what_came_out(done):
     folder, out, errors = done
     accuracy = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
     assert out == (
-        f"superfed: test accuracy {accuracy.mean():.4f}, the mean over clients of the "
-        f"models that they use, round 4; see {folder}/report.html\n"
+        f"superfed: mean test accuracy of the clients' models {accuracy.mean():.4f}, "
+        f"round 4; see {folder}/report.html\n"
     )
     devices, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
@@ -152,7 +152,7 @@ def test_an_unfinished_run_goes_on(done, tmp_path, how):
     code, out, errors = tiny.main(how, *args)
     assert code == 0, errors
     assert "round 4; see" in out
-    _, going_on, last = errors.splitlines()
+    *_, going_on, last = errors.splitlines()
     assert going_on == "pfljax: resuming from round 2 of 4"
     assert last.startswith("superfed start=0.0, seed 0, round 4/4: ")
     tiny.assert_same_run(done[0], half)

@@ -1,6 +1,7 @@
 """The program around the commands: Ctrl-C, closed pipes, errors in one line."""
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 import pytest
 
 import tiny
+from pfljax.core.requirements import require
 from pfljax.runtime import errors
 
 RUN = ["run", "--clients", "6", "--cohort", "3", "--model", "mlp"]
@@ -53,13 +55,13 @@ def test_ctrl_c_is_one_line(delay, tmp_path):
 def test_errors_end_in_one_line_and_others_pass(monkeypatch, capsys):
     monkeypatch.delenv("PFLJAX_TRACE", raising=False)
     with pytest.raises(SystemExit) as ended, errors.in_one_line("pfljax"):
-        raise ValueError("no")
+        require("lr", 3, False, "less")
     assert ended.value.code == 2
-    assert capsys.readouterr().err == "pfljax: no\n"
+    assert capsys.readouterr().err == "pfljax: lr is 3; expected less\n"
     with pytest.raises(SystemExit), errors.in_one_line("pfljax"):
-        _, _ = range(3)  # as in a user's method
+        raise ValueError("no")  # as in a user's method
     _, hint = capsys.readouterr().err.splitlines()
-    assert hint == "PFLJAX_TRACE=1 shows where it was raised"
+    assert re.fullmatch(r"at .*/test_start\.py:\d+; PFLJAX_TRACE=1 shows .*", hint)
     with pytest.raises(KeyError), errors.in_one_line("pfljax"):
         raise KeyError("a fault of pfljax")
     monkeypatch.setenv("PFLJAX_TRACE", "1")

@@ -40,20 +40,20 @@ def test_what_is_decided_and_what_is_not():
     text = answer(comparison("a", 0.0001), comparison("b", 0.2, 14.0))
     assert "best has the highest mean accuracy, 90.00 %." in text
     assert "better than a, and another seed would say the same (p < 0.001)" in text
-    assert "2 seeds cannot tell whether it is better than b; 14 could" in text
+    assert "With 2 seeds it is undecided against b: 14 seeds would decide it." in text
     assert "rough" not in text
 
 
 def test_many_open_comparisons_are_one_sentence():
     text = answer(*(comparison(f"m{n}", 0.5, n) for n in range(8, 14)))
     assert "m8, m9, m10 and 3 others" in text
-    assert "at least 8 could" in text
+    assert "at least 8 seeds would" in text
 
 
 def test_one_seed_and_equal_clients_are_said():
     assert "rough answer" in answer(comparison("a", 0.2, 9.0, seeds=1))
     assert "these clients only" in answer(comparison("a", 0.2, 9.0, same=True))
-    assert "more than 100 could" in answer(comparison("a", 0.9, np.nan))
+    assert "over 100 seeds would" in answer(comparison("a", 0.9, np.nan))
     assert "cannot be tested" in answer(comparison("a", np.nan, seeds=1))
 
 

@@ -1,9 +1,12 @@
 """Models of a user's own method that cannot be evaluated, and states that change."""
 
+import re
+
 import pytest
 
 import tiny
 from pfljax import algorithms, forget_programs, run
+from pfljax.simulate.compare import compare
 from pfljax.sweep import sweep
 
 
@@ -58,6 +61,29 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
     with pytest.raises(ValueError, match=f"mym: `{role}` returned another") as error:
         run(small, quiet=True)
     check_message(error, f"; mend {folder}/mym.py:6")
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ("None", "returned a NoneType; expected (client, upload, metrics)"),
+        ("c, w", "returned 2 values; expected (client"),
+        (
+            "(c, w, {'lost': 0.0})",
+            "of the shapes {'lost': []}; expected a",
+        ),
+        ("(c, w, {'loss': jnp.ones(4)})", "of the shapes {'loss': [4]}"),
+    ],
+)
+def test_training_that_returns_something_else(folder, tmp_path, result, expected):
+    """A comparison refuses it before another method trains."""
+    forget_programs()  # those of another test's file of this name
+    body = f"lambda t, w, c, d: ({result})"
+    (folder / "mym.py").write_text(WRONG.format(base="ditto", role="train", body=body))
+    methods = [tiny.TINY.replace(algorithm=name) for name in ("fedavg", "mym")]
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        compare(methods, [0], str(tmp_path), quiet=True)
+    assert not list(tmp_path.rglob("config.json"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "nul"])

@@ -40,8 +40,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
   }
 }
 
-// A table that is wider than its place says so: some systems hide the bar that scrolls it.
-for (const place of document.querySelectorAll("div.wide")) {
+// A table or figure that is wider than its place says so: some systems hide the bar that scrolls it.
+for (const place of document.querySelectorAll("div.wide, div.picture")) {
   new ResizeObserver(() => {
     place.toggleAttribute("data-wide", place.scrollWidth > place.clientWidth);
   }).observe(place);
