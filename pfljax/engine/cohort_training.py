@@ -168,7 +168,7 @@ def exchange(
     algorithm = setting.algorithm
     message = algorithm.message(turn, server, client)
     trained = algorithm.train(turn, message, client, data)
-    new_client, upload, metrics = contract.check_training(trained)
+    new_client, upload, metrics = contract.check_training(algorithm, trained)
     contract.check_state(algorithm, "train", "client", client, new_client)
     if setting.channel is not None:
         sender = channel.Sender(

@@ -42,14 +42,16 @@ def check_model(upload: Any, model: Any) -> None:
         raise ValueError(f"{LOOKS}; of an upload here, {change}")
 
 
-def check_training(returned: Any) -> tuple[Any, Any, Metrics]:
+def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metrics]:
     """What `train` returned, if it is (client, upload, metrics) with a loss."""
+    name, where = _locate(algorithm, "train")
     if not isinstance(returned, tuple) or len(returned) != 3:
         came = f"a {type(returned).__name__}"
         if isinstance(returned, tuple):
             came = f"{len(returned)} values"
         raise ValueError(
-            f"the method's `train` returned {came}; expected (client, upload, metrics)"
+            f"{name}: `train` returned {came}; expected (client, upload, metrics)"
+            f"{where}"
         )
     *_, metrics = returned
     if not isinstance(metrics, Mapping) or np.shape(metrics.get("loss", ())) != ():
@@ -58,8 +60,8 @@ def check_training(returned: Any) -> tuple[Any, Any, Metrics]:
             shapes = {name: list(np.shape(value)) for name, value in metrics.items()}
             came = f"of the shapes {shapes}"
         raise ValueError(
-            f"the method's `train` returned metrics {came}; expected a dict with "
-            'the data loss, a scalar, as "loss"'
+            f"{name}: `train` returned metrics {came}; expected a dict with the data "
+            f'loss, a scalar, as "loss"{where}'
         )
     return returned
 
@@ -80,6 +82,15 @@ def check_state(
     change = first_change(before, after)
     if change is None:
         return
+    name, where = _locate(algorithm, role)
+    raise ValueError(
+        f"{name}: `{role}` returned another {owner} state than it began with: "
+        f"{change}; keep the structure, shapes and dtypes of `init`{where}"
+    )
+
+
+def _locate(algorithm: Algorithm, role: str) -> tuple[str, str]:
+    """The method in which a function was written, and what to mend, for a message."""
     # By the role, since the function may be a lambda or have any name. It was written
     # in `ditto` if it is `ditto.<locals>.train`.
     function = getattr(algorithm, role)
@@ -87,10 +98,7 @@ def check_state(
     written_in = getattr(function, "__qualname__", unnamed).partition(".")[0]
     code = getattr(inspect.unwrap(function), "__code__", None)
     where = f"; mend {code.co_filename}:{code.co_firstlineno}" if code else ""
-    raise ValueError(
-        f"{written_in}: `{role}` returned another {owner} state than it began with: "
-        f"{change}; keep the structure, shapes and dtypes of `init`{where}"
-    )
+    return written_in, where
 
 
 def first_change(before: Any, after: Any) -> str | None:

@@ -45,6 +45,8 @@ def overview(frame: Frame, comparisons: Frame) -> Frame:
     seeds = by_seed.groupby(level="method")
     table = seeds.mean()
     table.insert(1, "std", seeds.accuracy.std())
+    # The first run of a comparison also starts the devices.
+    table["seconds"] = seeds.seconds.median()
     table = table.sort_values("accuracy", ascending=False, kind="stable")
     with_best = comparisons[comparisons.with_best.eq(True)]
     different = with_best[with_best.p_holm < LEVEL]
@@ -130,6 +132,8 @@ def _explain_unsure(unsure: Frame) -> str:
     text = f"With {seeds} it is undecided against {_list(unsure.against)}"
     needed = unsure.needed.astype(float)
     counts = ["over 100" if np.isnan(n) else f"{n:.0f}" for n in needed]
+    # `seeds_needed` counts from five on; fewer may do, by the moderated t.
+    counts = ["at most 5" if count == "5" else count for count in counts]
     if len(set(counts)) == 1:
         counts = counts[:1]
     if len(counts) > MOST_NAMES:

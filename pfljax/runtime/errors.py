@@ -50,8 +50,8 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
         print(f"{name}: {error}", file=sys.stderr)
         *_, innermost = traceback.extract_tb(error.__traceback__)
         if isinstance(error, ValueError) and not _is_refusal(innermost):
-            where = f"{innermost.filename}:{innermost.lineno}"
-            print(f"at {where}; PFLJAX_TRACE=1 shows the traceback", file=sys.stderr)
+            where = f"{type(error).__name__} at {innermost.filename}:{innermost.lineno}"
+            print(f"{where}; PFLJAX_TRACE=1 shows the traceback", file=sys.stderr)
         sys.exit(2)
 
 

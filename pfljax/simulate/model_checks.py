@@ -41,7 +41,8 @@ def check_own(
     def predict(key: Key, data: ClientData, batch: Batch) -> tuple[dict, Any]:
         server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         message = algorithm.message(turn, server, client)
-        contract.check_training(algorithm.train(turn, message, client, data))
+        trained = algorithm.train(turn, message, client, data)
+        contract.check_training(algorithm, trained)
         logits = {}
         quantities = None
         if algorithm.server_model is not None:

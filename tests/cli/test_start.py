@@ -61,7 +61,9 @@ def test_errors_end_in_one_line_and_others_pass(monkeypatch, capsys):
     with pytest.raises(SystemExit), errors.in_one_line("pfljax"):
         raise ValueError("no")  # as in a user's method
     _, hint = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(r"at .*/test_start\.py:\d+; PFLJAX_TRACE=1 shows .*", hint)
+    assert re.fullmatch(
+        r"ValueError at .*/test_start\.py:\d+; PFLJAX_TRACE=1 shows .*", hint
+    )
     with pytest.raises(KeyError), errors.in_one_line("pfljax"):
         raise KeyError("a fault of pfljax")
     monkeypatch.setenv("PFLJAX_TRACE", "1")

@@ -45,9 +45,8 @@ def dirichlet(
 ) -> Partition:
     """Divides each class over the clients by a draw from Dir(alpha).
 
-    Yurochkin et al. 2019, NIID-Bench, SuPerFed's code. With `balance` a client that has
-    N / C examples gets no more. `repair` reaches `min_size` without redraws. A large
-    alpha is IID in labels and sizes; a small alpha gives a class to few clients.
+    Yurochkin et al. 2019, and NIID-Bench. Clients below `min_size` get examples of the
+    largest ones, where others draw the whole partition again.
 
     Args:
       alpha: concentration; small gives a class to few clients, large is IID.
