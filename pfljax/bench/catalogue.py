@@ -2,8 +2,8 @@
 
 W1 to W6 have the sizes at which other simulators were measured, so that rates of local
 steps can be compared; W7 has a million clients. The clients of W8 and W9 have several
-architectures, those of FedGH and of FedTGP. W10 and W11 are ResNet-18 and MobileNet on
-images as large as CIFAR's.
+architectures: in W8 those of FedGH, in W9 those of FedTGP. W10 and W11 are ResNet-18
+and MobileNet on images as large as CIFAR's.
 """
 
 from typing import Any, NamedTuple

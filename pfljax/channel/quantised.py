@@ -49,7 +49,7 @@ def qsgd(*, levels: AtLeastOne = 8) -> Channel:
     """Sends signs, and |x| / norm rounded at random to multiples of 1 / `levels`.
 
     Alistarh et al., NeurIPS 2017, https://arxiv.org/abs/1610.02132, section 3.1. A leaf
-    of d coordinates takes d log2 (2 levels + 1) + 32 bits.
+    of d coordinates takes d * log2(2 * levels + 1) + 32 bits.
 
     Args:
       levels: number of values of |x| / norm, without 0.

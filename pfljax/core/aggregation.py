@@ -57,8 +57,9 @@ def uniform(cohort: Cohort) -> Array:
 def senders(cohort: Cohort) -> dict[int, Cohort]:
     """The cohort of each stack of uploads, by the number of the architecture.
 
-    For methods with an `Algorithm.architecture`. An empty slot has the id C, and
-    weight, mask and draws 0.
+    For methods with an `Algorithm.architecture`. A stack has the uploads of the clients
+    with one architecture, and `cohort.places` their positions in the cohort. An empty
+    slot of a stack has the id C, and weight, mask and draws 0.
     """
 
     def cohort_at(places: Array) -> Cohort:

@@ -1,9 +1,9 @@
 """Comparisons of pairs of methods on the same clients, data and seeds.
 
-The best method and the baselines are compared with each other method. The p that
-decides is that of `significance.estimate` after Holm's correction, once over the
-comparisons with the best and once over the others. Wilcoxon's test over the seeds, and
-over the clients of these seeds, stand beside it.
+The best method and the baselines are compared with every other method. The p-value of
+`significance.estimate` after Holm's correction decides; comparisons with the best and
+the others are corrected separately. Wilcoxon's tests over the seeds, and over the
+clients of these seeds, are also shown.
 """
 
 import itertools

@@ -26,6 +26,6 @@ def stop(experiment: Experiment, round_: int, by: str) -> dict[str, Any]:
 
 
 def holds(stopped: Mapping[str, Any], experiment: Experiment) -> bool:
-    """Whether a run with this record also ends there under these settings."""
+    """Whether this record still holds: under these settings the run ends there too."""
     reasons = (CALLBACK, by_patience(experiment))
     return stopped["of"] == experiment.rounds and stopped["by"] in reasons

@@ -131,7 +131,10 @@ def draw_labels(known: Array, key: Key, count: int) -> Array:
 
 
 def likeness(drawn: Drawn) -> Array:
-    """exp(-mean_ab of distances in noise times those in features); 1 if all agree."""
+    """How alike the drawn features are: higher means more alike, and 1 that all agree.
+
+    It is exp(-mean_ab of distances in noise times those in features).
+    """
 
     def differences(vectors: Array) -> Array:
         return vectors[:, None] - vectors[None]

@@ -5,7 +5,9 @@ of the wider network. `widen` takes parameters of the model and returns those of
 network, with zeros for the further units. If the activation is 0 at 0, it computes the
 same, and the zeros have no gradient. FedMA has a client's units among more shared ones.
 
-A layer with 2 units in a network with 3, and with its units at the positions 2 and 0:
+For example, the kernel of a layer with 2 units, its columns. `widen` adds a third unit
+of zeros, and `reorder` with the indices [1, 2, 0] then puts the first unit at the
+position 2, and the second at the position 0:
 
     [[1, 2],   widened  [[1, 2, 0],   reordered  [[2, 0, 1],
      [3, 4]]             [3, 4, 0]]               [4, 0, 3]]
@@ -87,7 +89,11 @@ def _find_layers(method: str, task: Task) -> list[Units]:
 
 
 def _find_break(layers: Sequence[Units]) -> str:
-    """The reason why the layers are no chain; "" if they are one."""
+    """The reason why the layers are no chain; "" if they are one.
+
+    The readers of a layer are the parameters of other layers with an axis over its
+    units. In a chain the only one is the kernel of the next layer.
+    """
     for layer, following in itertools.zip_longest(layers, layers[1:]):
         next_kernel = following and following.axes[0].path
         for reader in layer.readers:

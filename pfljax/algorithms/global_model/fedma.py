@@ -29,8 +29,9 @@ visit to the host for each layer of each round would stop them all. So the numbe
 matched units is fixed: `growth` times those of a client, where unused units are zeros.
 This suits activations that are 0 at 0, such as ReLU.
 
-The model must be a chain of dense layers and convolutions. Others are refused:
-normalisations, skip connections, and recurrent layers, which the paper also matches.
+The model must be a chain of dense layers and convolutions. Others are refused,
+such as normalisations and skip connections. Recurrent layers are refused too, although
+the paper matches them.
 
 Differs from the paper: hidden layers do not grow by default. Each exchange has the
 whole local training, which is 20 epochs in the paper. gamma is 7 in the paper's first

@@ -14,9 +14,9 @@ step draws alpha: anywhere on the simplex in the first `tau` rounds, and then wi
 the g_k, scaled so that their projections on the simplex have the least Riesz energy.
 
 Client k is evaluated at beta_k. The server's model is the centre, where all alpha_m are
-1 / M, and so is that of a client that never took part; a client's path leads from there
-to beta_k. Floco+ also trains a simplex of the client's own with the penalty
-lam / 2 ||v - w||^2,  and evaluates client k with that one.
+1 / M. A client that never took part is evaluated there too. A client's path leads from
+the centre to beta_k. Floco+ also trains a simplex of the client's own with the penalty
+lam / 2 ||v - w||^2,  and evaluates client k with the model of that simplex.
 
 Differs from the paper: there is no extra pass in which all clients train. g_k is that
 of the last round before `tau` in which k took part, and a client that took part in none
