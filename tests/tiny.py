@@ -19,6 +19,7 @@ from pfljax.engine.state import join_stacks, split_ids
 from pfljax.report import html
 from pfljax.runs import config
 from pfljax.runtime import devices, errors
+from pfljax.simulate import begin
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
 
@@ -78,6 +79,7 @@ def main(*args):
     out, stderr, code = io.StringIO(), io.StringIO(), 0
     before, cache = sys.argv, devices.use_compile_cache
     sys.argv, devices.use_compile_cache = ["pfljax", *map(str, args)], lambda: None
+    begin.say_once.cache_clear()  # as in a process of its own
     try:
         with (
             contextlib.redirect_stdout(out),

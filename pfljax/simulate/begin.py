@@ -125,7 +125,7 @@ def begin(
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
-        _say_once(f"pfljax: {simulation.describe(sim)}")
+        say_once(f"pfljax: {simulation.describe(sim)}")
     examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,
@@ -139,7 +139,7 @@ def begin(
 
 
 @cache
-def _say_once(line: str) -> None:
+def say_once(line: str) -> None:
     """Says it, but not again: the runs of a comparison use the same devices."""
     say(line)
 
