@@ -42,8 +42,20 @@ def check_model(upload: Any, model: Any) -> None:
         raise ValueError(f"{LOOKS}; of an upload here, {change}")
 
 
+def check_metrics(metrics: Metrics) -> None:
+    """Refuses training metrics without a loss, which every table needs."""
+    if "loss" not in metrics:
+        raise ValueError(
+            f"the method's `train` returned the metrics {sorted(metrics)}; give the "
+            'data loss as "loss"'
+        )
+
+
 def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metrics]:
-    """What `train` returned, if it is (client, upload, metrics) with a loss."""
+    """What `train` returned, if it is (client, upload, metrics) with a scalar loss.
+
+    One of several exchanges may have no loss.
+    """
     name, where = _locate(algorithm, "train")
     if not isinstance(returned, tuple) or len(returned) != 3:
         came = f"a {type(returned).__name__}"
@@ -54,14 +66,16 @@ def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metri
             f"{where}"
         )
     *_, metrics = returned
-    if not isinstance(metrics, Mapping) or np.shape(metrics.get("loss", ())) != ():
-        came = f"of type {type(metrics).__name__}"
-        if isinstance(metrics, Mapping):
-            shapes = {name: list(np.shape(value)) for name, value in metrics.items()}
-            came = f"of the shapes {shapes}"
+    if not isinstance(metrics, Mapping):
+        came = type(metrics).__name__
         raise ValueError(
-            f"{name}: `train` returned metrics {came}; expected a dict with the data "
-            f'loss, a scalar, as "loss"{where}'
+            f"{name}: `train` returned metrics of type {came}; expected a dict{where}"
+        )
+    shape = np.shape(metrics.get("loss", 0.0))
+    if shape != ():
+        raise ValueError(
+            f"{name}: `train` returned a loss of shape {list(shape)}; expected a "
+            f"scalar{where}"
         )
     return returned
 

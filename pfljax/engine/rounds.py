@@ -67,6 +67,7 @@ def one_round(
             exchange, after, train, turns, cohort, public
         )
         metrics |= of_exchange
+    contract.check_metrics(metrics)
     heard = _drop_lost(setting, cohort)
     reports = metrics
     if setting.clock is not None:

@@ -42,7 +42,9 @@ def check_own(
         server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         message = algorithm.message(turn, server, client)
         trained = algorithm.train(turn, message, client, data)
-        contract.check_training(algorithm, trained)
+        *_, metrics = contract.check_training(algorithm, trained)
+        if algorithm.then is None:
+            contract.check_metrics(metrics)
         logits = {}
         quantities = None
         if algorithm.server_model is not None:

@@ -70,9 +70,9 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
         ("c, w", "returned 2 values; expected (client"),
         (
             "(c, w, {'lost': 0.0})",
-            "of the shapes {'lost': []}; expected a",
+            "returned the metrics ['lost']; give the data loss",
         ),
-        ("(c, w, {'loss': jnp.ones(4)})", "of the shapes {'loss': [4]}"),
+        ("(c, w, {'loss': jnp.ones(4)})", "returned a loss of shape [4]"),
     ],
 )
 def test_training_that_returns_something_else(folder, tmp_path, result, expected):
