@@ -133,10 +133,14 @@ def _orbax() -> Any:
     from orbax.checkpoint import v1
 
     logging.getLogger("absl").addFilter(_is_shown)
+    logging.getLogger("asyncio").addFilter(_is_shown)
     return v1
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
+    # Of the tasks that read a damaged checkpoint, Orbax awaits only the first to fail.
+    if record.name == "asyncio":
+        return "tensorstore" not in record.getMessage()
     return record.levelno > logging.WARNING or "orbax" not in record.pathname
 
 
