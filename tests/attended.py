@@ -10,7 +10,7 @@ def assert_played(factory, mixed, pull, start, /, **options):
 
     `mixed` (models, who has sent, k) is u_k of a client that has sent.
     """
-    states, drawn = toy.quadratic_game(factory, rounds=4, start=start, **options)
+    states, drawn = toy.run_quadratic(factory, rounds=4, start=start, **options)
     first = toy.flat(states[0].clients)[0]
     models, heard = np.tile(first, (4, 1)), set()
     for ids, state in zip(drawn, states[1:], strict=True):

@@ -88,7 +88,7 @@ def reference(factory, local=LOCAL, cohort=COHORT):
 def last(algorithm, task=TASK, local=LOCAL, **options):
     """The state after 3 rounds of 5 of 8 ragged clients with noisy minibatches."""
     options = {"cohort": COHORT} | options
-    return toy.play(algorithm, task, local, toy.noisy_clients(), **options)[0][-1]
+    return toy.run_rounds(algorithm, task, local, toy.noisy_clients(), **options)[0][-1]
 
 
 def uniform(task, local, **options):
@@ -216,7 +216,9 @@ def test_apfl_of_own_weight_zero_is_evaluated_as_fedavg():
 def test_apfl_of_own_weight_zero_never_moves_its_own_model():
     """By plain SGD: a decay of the weights would shrink it."""
     method = apfl(TASK, SGD, alpha=0.0, adaptive=False)
-    first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
+    first, *_, end = toy.run_rounds(
+        method, TASK, SGD, toy.noisy_clients(), cohort=COHORT
+    )[0]
     toy.assert_same(first.clients.v, end.clients.v)
     assert not np.allclose(toy.flat(first.server), toy.flat(end.server))
 
@@ -230,7 +232,7 @@ def test_l2gd_without_pull_is_local_training():
 def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
     """Rounds of coin 0 train; at coin 1 all clients start again at the mean."""
     method = l2gd(TASK, SGD, lam=10.0, p=0.5)
-    states, _ = toy.play(method, TASK, SGD, toy.quadratic_clients(), rounds=8)
+    states, _ = toy.run_rounds(method, TASK, SGD, toy.quadratic_clients(), rounds=8)
     w = toy.flat(states[0].clients)
     coins = [bool(state.server.coin) for state in states[:-1]]
     assert coins.count(True) > 1
@@ -257,7 +259,7 @@ def test_mapper_of_one_share_is_uniform_fedavg_or_local_training(share, method):
     task, (train, _) = toy.classifier(), toy.ragged()
     options = {"lowest": share, "highest": share, "shares": 1, "global_steps": None}
     mixed, same = (
-        toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
+        toy.run_rounds(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
         for each in (mapper(task, LOCAL, **options), method(task, LOCAL))
     )
     if method is alone:
@@ -287,16 +289,16 @@ def test_fedfomo_of_one_client_is_local_training_on_its_part():
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
     part = data._replace(size=data.size - data.size // 5)
-    found, _ = toy.play(fedfomo(TASK, LOCAL), TASK, LOCAL, data)
-    wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, part)
+    found, _ = toy.run_rounds(fedfomo(TASK, LOCAL), TASK, LOCAL, data)
+    wanted, _ = toy.run_rounds(alone(TASK, LOCAL), TASK, LOCAL, part)
     toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
 
 
 def test_apple_of_one_client_is_local_training():
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
-    found, _ = toy.play(apple(TASK, LOCAL, weight_lr=0.0), TASK, LOCAL, data)
-    wanted, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, data)
+    found, _ = toy.run_rounds(apple(TASK, LOCAL, weight_lr=0.0), TASK, LOCAL, data)
+    wanted, _ = toy.run_rounds(alone(TASK, LOCAL), TASK, LOCAL, data)
     toy.assert_close(found[-1].clients, wanted[-1].clients, 1e-6)
 
 
@@ -343,8 +345,8 @@ def test_fedala_of_weights_zero_in_the_head_is_fedper():
 def test_fedala_of_one_client_is_local_training():
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
-    mixed, _ = toy.play(fedala(TASK, LOCAL, layers=2), TASK, LOCAL, data)
-    plain, _ = toy.play(alone(TASK, LOCAL), TASK, LOCAL, data)
+    mixed, _ = toy.run_rounds(fedala(TASK, LOCAL, layers=2), TASK, LOCAL, data)
+    plain, _ = toy.run_rounds(alone(TASK, LOCAL), TASK, LOCAL, data)
     toy.assert_close(mixed[-1].clients.w, plain[-1].clients, 1e-6)
 
 
@@ -410,7 +412,9 @@ def test_superfed_at_lambda_one_moves_the_server_by_nothing(monkeypatch):
     place = "pfljax.algorithms.interpolation.superfed.draw_lambda"
     monkeypatch.setattr(place, lambda key, task, mixing: 1.0)
     method = superfed(TASK, SGD, start=0.0, mu=0.3, nu=0.0, rounds=3)
-    first, *_, end = toy.play(method, TASK, SGD, toy.noisy_clients(), cohort=COHORT)[0]
+    first, *_, end = toy.run_rounds(
+        method, TASK, SGD, toy.noisy_clients(), cohort=COHORT
+    )[0]
     toy.assert_same(first.server, end.server)
     moved = toy.flat(end.clients.v) - toy.flat(first.clients.v)
     assert (np.abs(moved).max(1) > 1e-2).sum() >= COHORT
@@ -486,7 +490,7 @@ def test_aruba_whose_rates_stay_is_uniform_fedavg(isotropic, averaged_uniformly)
 def test_fedmeta_without_inner_step_is_gradient_descent_on_query_examples():
     """The query set is the second half of each client's examples; all count alike."""
     method = fedmeta(TASK, SGD, inner_lr=0.0, support=0.5)
-    before, after = toy.play(method, TASK, SGD, toy.noisy_clients(), rounds=1)[0]
+    before, after = toy.run_rounds(method, TASK, SGD, toy.noisy_clients(), rounds=1)[0]
     x = np.split(np.asarray(toy.noisy_clients().examples.x), np.cumsum(toy.SIZES)[:-1])
     query = [examples[round(len(examples) / 2) :, 1:].mean(0) for examples in x]
     w = toy.flat(before.server.w.theta)
@@ -508,7 +512,7 @@ def test_fedem_of_one_component_is_fedavg():
     """Of a perceptron, for its mixture needs logits."""
     task, (train, _) = toy.classifier(), toy.ragged()
     models, w = (
-        toy.play(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1].server
+        toy.run_rounds(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1].server
         for each in (fedem(task, LOCAL, components=1), fedavg(task, LOCAL))
     )
     toy.assert_close(jax.tree.map(lambda leaf: leaf[0], models), w, 1e-6)
@@ -516,7 +520,7 @@ def test_fedem_of_one_component_is_fedavg():
 
 def test_ifca_of_equal_models_trains_the_first_and_leaves_the_others():
     task = TASK._replace(init=lambda key: toy.unflat(jnp.asarray([0.5, -1.0, 2.0])))
-    states, _ = toy.play(
+    states, _ = toy.run_rounds(
         ifca(task, SGD, clusters=3), task, SGD, toy.noisy_clients(), 1, COHORT
     )
     before, after = (toy.flat(s.server) for s in states)
@@ -532,8 +536,8 @@ def test_scaffold_starts_as_uniform_fedavg():
 def test_scaffold_of_one_client_is_never_corrected():
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
-    corrected, _ = toy.play(scaffold(TASK, SGD), TASK, SGD, data)
-    plain, _ = toy.play(fedavg(TASK, SGD), TASK, SGD, data)
+    corrected, _ = toy.run_rounds(scaffold(TASK, SGD), TASK, SGD, data)
+    plain, _ = toy.run_rounds(fedavg(TASK, SGD), TASK, SGD, data)
     toy.assert_close(corrected[-1].server.x, plain[-1].server)
 
 
@@ -583,7 +587,7 @@ def test_feddyn_starts_as_fedprox():
 def test_one_full_batch_step_of_all_is_gradient_descent(method):
     train, step = toy.quadratic_clients(), toy.full_batch(epochs=1)
     options = {"clusters": 1, "averaging": "gradients"} if method is ifca else {}
-    states, _ = toy.play(method(TASK, step, **options), TASK, step, train, 1)
+    states, _ = toy.run_rounds(method(TASK, step, **options), TASK, step, train, 1)
     share = np.full(4, 1 / 4) if method is ifca else toy.COUNTS / toy.COUNTS.sum()
     models = [s.server for s in states]
     before, after = (toy.flat(m).reshape(3) for m in models)

@@ -67,7 +67,7 @@ def test_every_method_trains_statistics_and_stays_finite(name):
     options = declared.of_all()[name][0].options
     given = toy.run_options(factory, rounds=2)
     method = factory(task(), LOCAL, **options, **given)
-    states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
+    states, setting = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2)
     first, last = states[0], states[-1]
     assert all(np.isfinite(leaf).all() for leaf in toy.arrays(last))
     before, after = (running((s.server, s.clients)) for s in (first, last))
@@ -80,7 +80,7 @@ def test_every_method_trains_statistics_and_stays_finite(name):
 
 def test_statistics_are_averaged_with_the_parameters():
     method = fedavg(task(), LOCAL)
-    states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=1)
+    states, _ = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=1)
     one = [train_alone(method, states[0], k)[1] for k in range(CLIENTS)]
     weight = np.asarray(TRAIN.size, np.float64) / np.sum(TRAIN.size)
     for parts in zip(running(states[1].server), *map(running, one), strict=True):
@@ -101,7 +101,7 @@ def train_alone(method, state, k):
 @pytest.mark.parametrize("factory", first_is_fast(fedavg, fedper, ditto))
 def test_kept_statistics_stay_with_their_client(factory):
     plain, method = factory(task(), LOCAL), keep(factory(task(), LOCAL))
-    states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
+    states, setting = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
     began = task().init(jax.random.key(5))
     for leaf, start in zip(
         running(states[-1].server), running(began), strict=True
@@ -120,8 +120,8 @@ def test_kept_statistics_stay_with_their_client(factory):
 def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     data = jax.tree.map(lambda leaf: leaf[:1], TRAIN._replace(examples=()))
     data = data._replace(examples=TRAIN.examples)
-    plain, _ = toy.play(fedavg(task(), LOCAL), task(), LOCAL, data, rounds=3)
-    own, _ = toy.play(keep(fedavg(task(), LOCAL)), task(), LOCAL, data, rounds=3)
+    plain, _ = toy.run_rounds(fedavg(task(), LOCAL), task(), LOCAL, data, rounds=3)
+    own, _ = toy.run_rounds(keep(fedavg(task(), LOCAL)), task(), LOCAL, data, rounds=3)
     theirs = tree.paths(plain[-1].server)
     statistics_kept = own[-1].clients.statistics
     assert len(statistics_kept) == 2
@@ -133,7 +133,7 @@ def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
 @pytest.mark.parametrize("factory", first_is_fast(fedakt, fml, fedkd))
 def test_statistics_of_a_proxy_stay_with_their_client(factory):
     method = factory(task(), LOCAL)
-    states, setting = toy.play(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
+    states, setting = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2, cohort=4)
     for first, last in zip(*(running(s.server) for s in states[::2]), strict=True):
         np.testing.assert_array_equal(first, last)
     took_part = np.asarray(states[-1].participations) > 0
@@ -154,7 +154,7 @@ def test_statistics_of_a_proxy_that_trains_alone_are_those_of_silobn():
     uniform = aggregation.averaging("uniform")
     plain = keep(fedavg(one, LOCAL)._replace(aggregate=uniform))
     ours, theirs = (
-        toy.play(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
+        toy.run_rounds(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
         for method in (fml(one, LOCAL, beta=1.0), plain)
     )
     toy.assert_close(ours.statistics, theirs.statistics)
@@ -172,7 +172,7 @@ def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
         fedkd(one, LOCAL, energy_start=1.0, energy_end=1.0),
     )
     theirs, ours = (
-        toy.play(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
+        toy.run_rounds(method, one, LOCAL, TRAIN, rounds=2, cohort=4)[0][-1].clients
         for method in methods
     )
     toy.assert_close(ours.statistics, theirs.statistics)
@@ -180,7 +180,7 @@ def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
 
 def test_bytes_of_low_rank_are_those_of_parameters():
     method = fedkd(task(), LOCAL, energy_start=1.0, energy_end=1.0)
-    states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=1)
+    states, _ = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=1)
     sent, *_ = trace_exchanges(method, task(), CLIENTS, (3,))
     for state in states:
         assert float(state.server.size) == tree.nbytes(sent.upload)
@@ -188,10 +188,10 @@ def test_bytes_of_low_rank_are_those_of_parameters():
 
 def test_dropped_statistics_begin_each_round_anew():
     method = drop(fedavg(task(), LOCAL))
-    states, _ = toy.play(method, task(), LOCAL, TRAIN, rounds=2)
+    states, _ = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2)
     for first, last in zip(*(running(s.server) for s in states[::2]), strict=True):
         np.testing.assert_array_equal(first, last)
-    plain, _ = toy.play(fedavg(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2)
+    plain, _ = toy.run_rounds(fedavg(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2)
     # Training uses the statistics of its batches, so the parameters are the same.
     toy.assert_close(
         tree.parameters(states[-1].server), tree.parameters(plain[-1].server)
@@ -213,7 +213,9 @@ def fedbn(task, local):
 
 
 def test_fedbn_is_a_few_lines():
-    states, setting = toy.play(fedbn(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2)
+    states, setting = toy.run_rounds(
+        fedbn(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2
+    )
     norm = tree.paths(states[-1].clients)
     assert {name.rsplit("/", 1)[1] for name in norm} == {"mean", "var", "scale", "bias"}
     assert not any("layers_1" in name for name in tree.paths(states[-1].server))

@@ -56,6 +56,7 @@ COMPLETION = "--tyro-print-completion"
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTIONS = ("--help", "--version", COMPLETION)  # in place of a command
 WITH_METHOD = ("run", "sweep")  # commands with --algorithm and --config
+WITH_SETTINGS = (*WITH_METHOD, "compare")
 OF_ONE_RUN = ("algorithm", "label")  # settings that a comparison sets for each run
 
 
@@ -104,7 +105,7 @@ def parse(args: Sequence[str]) -> Callable[[], None]:
     except SystemExit as stop:
         if stop.code:
             raise ValueError(_describe_error(args, box.getvalue())) from None
-        if args[0] in WITH_METHOD:
+        if args[0] in WITH_SETTINGS:
             print(_end_help(args))
         raise
 
@@ -128,8 +129,9 @@ def _make_functions(args: Sequence[str]) -> dict[str, Callable]:
     if base is not None and args[0] == "sweep":
         base = base.replace(out=None)  # the file names the folder of a run
     is_short = "--help" in args or "-h" in args
-    of_a_run = make_options(COMMON if is_short else FIELDS, base)
-    shared = [name for name in FIELDS if name not in OF_ONE_RUN]
+    names = COMMON if is_short else FIELDS
+    of_a_run = make_options(names, base)
+    shared = [name for name in names if name not in OF_ONE_RUN]
     of_several = make_options(shared, has_file=False)
     settings = {"run": of_a_run, "sweep": of_a_run, "compare": of_several}
     return {

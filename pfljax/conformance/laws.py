@@ -29,7 +29,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.conformance import toy
-from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import (
     ASKED,
     CLIENTS,
@@ -42,6 +41,7 @@ from pfljax.conformance.script import (
     renumber,
 )
 from pfljax.conformance.source import one_file_one_word_one_paper
+from pfljax.conformance.trial import Trial, replay
 from pfljax.conformance.uploads import (
     bytes_are_as_declared,
     channels_fit,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import chex
 
-from pfljax.conformance.play import Trial
+from pfljax.conformance.trial import Trial
 
 HEADINGS = ("Server ", "Client ", "Message ", "Upload ", "https://")
 

@@ -176,7 +176,7 @@ def full_batch(epochs=3, rate=RATE):
     return Local(rate, batch_size=32, epochs=epochs)
 
 
-def play(
+def run_rounds(
     algorithm, task, local, train, rounds=3, cohort=None, select=None, public=None
 ):
     """The states after rounds 0 .. `rounds`, and the setting."""
@@ -199,13 +199,13 @@ def play(
     return states, setting
 
 
-def quadratic_game(factory, rounds=3, cohort=3, epochs=3, batch_size=32, **options):
+def run_quadratic(factory, rounds=3, cohort=3, epochs=3, batch_size=32, **options):
     """(states, cohort of each round) of a method on the quadratic clients."""
     task = quadratic()
     local = full_batch(epochs)._replace(batch_size=batch_size)
     algorithm = factory(task, local, **options)
     train = quadratic_clients()
-    states, _ = play(algorithm, task, local, train, rounds, cohort)
+    states, _ = run_rounds(algorithm, task, local, train, rounds, cohort)
     drawn = [np.asarray(state.cohort) for state in states[1:]]
     return states, drawn
 

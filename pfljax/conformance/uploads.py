@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from pfljax import engine
 from pfljax.channel import CHANNELS, chain, count_traffic, fit, origins
 from pfljax.conformance import toy
-from pfljax.conformance.play import Trial, replay
 from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, full_script
+from pfljax.conformance.trial import Trial, replay
 from pfljax.core.communication import Exchange, trace_exchanges
 from pfljax.engine.setting import exchanges
 

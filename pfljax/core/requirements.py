@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 Value = TypeVar("Value")
-LONGEST = 250  # letters of a list of names
+LONGEST = 150  # letters of a list of names
 
 
 def find(kind: str, known: Mapping[str, Value], name: str) -> Value:
@@ -22,11 +22,14 @@ def unknown(kind: str, known: Mapping[str, Any], name: str) -> str:
     if not isinstance(name, str):
         return f"{kind} {name!r} is not a name; expected a text"
     names = ", ".join(sorted(known)) or "none"
+    hint = _hint(name, known)
     if len(names) > LONGEST:
+        if hint:
+            return f"unknown {kind} {name!r}{hint}"
         shown, _, _ = names[:LONGEST].rpartition(", ")
         rest = len(known) - len(shown.split(", "))
         names = f"{shown} and {rest} more"
-    return f"unknown {kind} {name!r}; known: {names}{_hint(name, known)}"
+    return f"unknown {kind} {name!r}; known: {names}{hint}"
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

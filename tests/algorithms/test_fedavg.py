@@ -10,7 +10,7 @@ CONFORMANCE = [
 
 
 def test_fedavg_against_numpy():
-    states, drawn = toy.quadratic_game(fedavg)
+    states, drawn = toy.run_quadratic(fedavg)
     w = toy.flat(states[0].server)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in ids]

@@ -9,7 +9,7 @@ CONFORMANCE = [
 
 
 def test_local_against_numpy():
-    states, drawn = toy.quadratic_game(local)
+    states, drawn = toy.run_quadratic(local)
     w = toy.flat(states[0].clients)
     assert (w == w[0]).all()
     for ids, state in zip(drawn, states[1:], strict=True):

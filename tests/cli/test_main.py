@@ -357,6 +357,8 @@ def test_help_of_compare_has_the_settings_but_no_method_s():
     assert code == 0
     for option in ("--seeds", "--no-local", "--no-finetuned", "--cohort", "--seed"):
         assert option in out
+    assert "--server-optimizer" not in out
+    assert "--server-optimizer" in tiny.main("compare", "--help-all")[1]
     for option in ("--algorithm", "--label", "--config"):
         assert f"{option} " not in out
 
@@ -407,7 +409,7 @@ MISTAKES = [
     (["--verion"], "unknown option '--verion'; known: --help, --tyro-print-completion"),
     (["--help-all"], "--version; did you mean '--help'?"),
     (["--tyro-print-completion", "sh"], "is 'sh'; known: bash, zsh, tcsh, fish"),
-    (["compare", "dito"], "unknown algorithm 'dito'; known: apfl, apple, aruba"),
+    (["compare", "dito"], "unknown algorithm 'dito'; did you mean 'ditto'?"),
     (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
     (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
     # options

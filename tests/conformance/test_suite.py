@@ -183,5 +183,5 @@ def test_a_broken_law_is_exit_code_1(folder, capsys):
     (folder / "crashes.py").write_text("def crashes(task, local):\n    return 1 / 0\n")
     with pytest.raises(SystemExit, match="1"):
         parser.run(["conformance", "crashes"])
-    line = "FAIL  crashes  it can be played: ZeroDivisionError: division by zero"
+    line = "FAIL  crashes  it runs: ZeroDivisionError: division by zero"
     assert capsys.readouterr().out.strip() == line

@@ -31,7 +31,7 @@ FACTORS = {
     ),
 }
 WRONG = {
-    "cosin": "unknown schedule 'cosin'; known: .*did you mean 'cosine'",
+    "cosin": "unknown schedule 'cosin'; .*did you mean 'cosine'",
     "adam": "unknown schedule 'adam'; known: constant, cosine,",
     "cosine": "schedule 'cosine' needs the parameter 'decay_steps'",
     "cosine:decay_steps=0": "decay_steps is 0; expected at least 1",

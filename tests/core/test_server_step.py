@@ -37,8 +37,8 @@ def test_moments_go_on_and_statistics_take_the_whole_step(text, moved):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("adamm", "unknown server optimizer 'adamm'; .*; did you mean 'adam'"),
-        ("fedadm", "unknown server optimizer 'fedadm'; .*; did you mean 'fedadam'"),
+        ("adamm", "unknown server optimizer 'adamm'; did you mean 'adam'"),
+        ("fedadm", "unknown server optimizer 'fedadm'; did you mean 'fedadam'"),
         ("adam:learning_rat=1.0", "parameter 'learning_rat'; .* mean 'learning_rate'"),
         ("sgd:momentum=2.0", "momentum is 2.0; expected a number >= 0 and below 1"),
         ("sgd:beta=0.9", "server optimizer 'sgd': unknown parameter 'beta'; known: "),
@@ -91,9 +91,9 @@ def test_sgd_of_rate_1_is_no_server_optimizer():
         method = fedavg(task, local, finetune=1)
         return server_step.optimize(method, server_step.by_name(text))
 
-    plain, _ = toy.quadratic_game(fedavg)
-    same, _ = toy.quadratic_game(optimized, text="sgd:learning_rate=1.0")
-    half, _ = toy.quadratic_game(optimized, text="sgd:learning_rate=0.5")
+    plain, _ = toy.run_quadratic(fedavg)
+    same, _ = toy.run_quadratic(optimized, text="sgd:learning_rate=1.0")
+    half, _ = toy.run_quadratic(optimized, text="sgd:learning_rate=0.5")
     w, *_ = jax.tree.leaves(plain[-1].server)
     w_same, *_ = jax.tree.leaves(same[-1].server.w)
     w_half, *_ = jax.tree.leaves(half[-1].server.w)

@@ -27,7 +27,7 @@ def test_each_client_has_its_own_however_many_are_looked_at(width):
     method = fedavg(toy.quadratic(), local)._replace(quantities=quantities)
     setting = Setting(method, local, uniform(2, 5), None, None)
     w = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    state = toy.play(
+    state = toy.run_rounds(
         fedavg(toy.quadratic(), local), toy.quadratic(), local,
         toy.quadratic_clients(), 0, 2,
     )[0][0]._replace(server=jnp.float32(2))  # fmt: skip

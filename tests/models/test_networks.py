@@ -227,7 +227,7 @@ def test_factories_make_linen_modules():
             "resnet",
             10,
             {},
-            "unknown model .resnet.; known: char_lstm, cifar_cnn, gn_cnn",
+            "unknown model .resnet.; did you mean 'resnet101_224'",
         ),
         ("mlp", 1, {}, "expected 2 or more"),
         ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),

@@ -12,9 +12,9 @@ from pfljax.runs.folder import write_json
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"partition": "shardz"}, "unknown partition 'shardz'; known: classes, "),
+        ({"partition": "shardz"}, "unknown partition 'shardz'; did you mean 'shards'?"),
         ({"partition": "shards:per=2"}, "partition 'shards': unknown parameter"),
-        ({"model": "mpl"}, "unknown model 'mpl'; known: "),
+        ({"model": "mpl"}, "unknown model 'mpl'; did you mean 'mlp'?"),
         ({"model": "mlp:hiden=(8,)"}, "model 'mlp': unknown parameter 'hiden'"),
         ({"model": "auto:hidden=(8,)"}, "model 'auto': unknown parameter 'hidden'"),
         (
@@ -26,10 +26,10 @@ from pfljax.runs.folder import write_json
             {"selection": "by_sizes"},
             "unknown selection 'by_sizes'; known: availability, b",
         ),
-        ({"channel": "clap"}, "unknown channel 'clap'; known: adaptive_clip, "),
+        ({"channel": "clap"}, "unknown channel 'clap'; did you mean 'clip'?"),
         (
             {"optimizer": "adamm"},
-            "more; did you mean 'adam'?",
+            "'adamm'; did you mean 'adam'?",
         ),
         ({"optimizer": "softmax_cross_entropy"}, "unknown optimizer 'softmax_cross_e"),
         ({"optimizer": "adam:b3=0.1"}, "'adam': unknown parameter 'b3'; known: b1"),

@@ -9,7 +9,7 @@ import pytest
 
 import tiny
 from pfljax import Experiment, algorithms, run
-from pfljax.conformance.play import compilations
+from pfljax.conformance.trial import compilations
 from pfljax.runs.folder import read_partition
 from pfljax.simulate import components
 from pfljax.simulate.shape import Shape

@@ -48,7 +48,7 @@ def rows_of(q):
 
 
 def test_pfedbayes_against_numpy(exact):
-    states, drawn = toy.quadratic_game(build, samples=2)
+    states, drawn = toy.run_quadratic(build, samples=2)
     w = np.float64(rows_of(states[0].server))
     q = np.float64(rows_of(states[0].clients))
     np.testing.assert_array_equal(q[:, 2], w)  # all begin at the same
@@ -68,7 +68,9 @@ def test_equal_distributions_do_not_pull_each_other():
     """Of examples without a loss: else Adam would make whole steps of rounding."""
     local = toy.full_batch()
     still = TASK._replace(loss=lambda params, batch, key: 0 * batch.mask.sum())
-    states, _ = toy.play(build(still, local), still, local, toy.noisy_clients(), 1)
+    states, _ = toy.run_rounds(
+        build(still, local), still, local, toy.noisy_clients(), 1
+    )
     toy.assert_same(states[0].clients, states[1].clients)
     toy.assert_close(states[0].server, states[1].server, 1e-6)
 
@@ -79,9 +81,9 @@ def test_without_divergence_w_rests_and_points_train_alone():
     data = toy.noisy_clients()
     local = Local(RATE, batch_size=4, epochs=2, optimizer=optax.adam)
     method = build(TASK, local, zeta=0.0, scale=1e-12)
-    states, _ = toy.play(method, TASK, local, data, cohort=5)
+    states, _ = toy.run_rounds(method, TASK, local, data, cohort=5)
     toy.assert_same(states[0].server, states[-1].server)
-    wanted, _ = toy.play(alone(TASK, local), TASK, local, data, cohort=5)
+    wanted, _ = toy.run_rounds(alone(TASK, local), TASK, local, data, cohort=5)
     found = jax.vmap(raveled.unraveling(TASK))(states[-1].clients.mean)
     toy.assert_close(found, wanted[-1].clients)
 

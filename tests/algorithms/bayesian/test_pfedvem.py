@@ -39,7 +39,7 @@ def head_steps(k, mu, pi, w, steps=STEPS):
 
 def test_pfedvem_against_numpy(exact):
     """The head is the third coordinate; its confidence, it, and then the body."""
-    states, drawn = toy.quadratic_game(build, samples=2)
+    states, drawn = toy.run_quadratic(build, samples=2)
     server = toy.flat(states[0].server)
     body, w = server[:2], server[2]
     mu = np.full(4, w)

@@ -62,7 +62,7 @@ def vectors(factor):
 
 def test_virtual_against_numpy(two_draws):
     """Shift and precision are rows; c = 1 / 4, and N(0, 1) is (0, 1)."""
-    states, drawn = toy.quadratic_game(build)
+    states, drawn = toy.run_quadratic(build)
     s = np.float64(vectors(states[0].server))
     sites = np.stack([s] * 4)
     for ids, state in zip(drawn, states[1:], strict=True):
@@ -105,7 +105,7 @@ def classified():
     """The states after 0 .. 3 rounds of 5 of 8 clients, with private paths."""
     local = Local(0.1, batch_size=4, epochs=1)
     method = virtual(toy.classifier(), local, posterior_lr=RATE)
-    return toy.play(method, toy.classifier(), local, toy.ragged()[0], cohort=5)[0]
+    return toy.run_rounds(method, toy.classifier(), local, toy.ragged()[0], cohort=5)[0]
 
 
 def test_the_server_is_the_product_of_the_factors():
@@ -160,7 +160,7 @@ def test_one_client_alone_is_bayes_by_backprop():
     local = Local(0.1, batch_size=4, epochs=2)
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
-    states, _ = toy.play(build(TASK, local, damping=1.0), TASK, local, data)
+    states, _ = toy.run_rounds(build(TASK, local, damping=1.0), TASK, local, data)
     mine, size = toy.one(data, 0), int(data.size[0])
     adam = local._replace(learning_rate=RATE, optimizer=optax.adam)
 

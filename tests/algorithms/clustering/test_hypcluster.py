@@ -24,7 +24,7 @@ def test_hypcluster_against_numpy(momentum):
     """The mean of a cluster is by examples, and its velocity is its own."""
     name = f"sgd:momentum={momentum}"
     options = {"clusters": 3, "server_lr": 0.5, "server_optimizer": name}
-    states, drawn = toy.quadratic_game(hypcluster, cohort=4, **options)
+    states, drawn = toy.run_quadratic(hypcluster, cohort=4, **options)
     models = toy.flat(states[0].server.w)
     velocity = np.zeros_like(models)
     sizes = set()

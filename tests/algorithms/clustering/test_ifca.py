@@ -43,7 +43,7 @@ def stepped(models, ids):
     ("averaging", "step"), [("models", averaged), ("gradients", stepped)]
 )
 def test_ifca_against_numpy(averaging, step):
-    states, drawn = toy.quadratic_game(ifca, clusters=3, averaging=averaging)
+    states, drawn = toy.run_quadratic(ifca, clusters=3, averaging=averaging)
     models = toy.flat(states[0].server)
     assert len(np.unique(models, axis=0)) == 3
     used = set()

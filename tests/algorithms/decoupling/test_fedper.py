@@ -14,7 +14,7 @@ CONFORMANCE = [
 
 def test_fedper_against_numpy():
     """The body is the first two coordinates, averaged; the head is the third, kept."""
-    states, drawn = toy.quadratic_game(fedper)
+    states, drawn = toy.run_quadratic(fedper)
     body = np.asarray(states[0].server["body"])
     head = np.asarray(states[0].clients["head"])
     assert states[0].server["head"] is None

@@ -13,7 +13,7 @@ CONFORMANCE = [
 @pytest.mark.parametrize("head_epochs", [None, 5])
 def test_fedrep_against_numpy(head_epochs):
     """First the head (third coordinate) descends, then the body, each alone."""
-    states, drawn = toy.quadratic_game(fedrep, head_epochs=head_epochs)
+    states, drawn = toy.run_quadratic(fedrep, head_epochs=head_epochs)
     body = np.asarray(states[0].server["body"])
     head = np.asarray(states[0].clients["head"])
     for ids, state in zip(drawn, states[1:], strict=True):
@@ -32,4 +32,4 @@ def test_head_epochs_need_epochs():
     local = Local(0.1, batch_size=4, epochs=None, steps=3)
     method = fedrep(toy.quadratic(), local)
     with pytest.raises(ValueError, match="give epochs instead of steps"):
-        toy.play(method, toy.quadratic(), local, toy.quadratic_clients(), 1)
+        toy.run_rounds(method, toy.quadratic(), local, toy.quadratic_clients(), 1)

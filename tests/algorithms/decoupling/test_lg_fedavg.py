@@ -18,7 +18,7 @@ CONFORMANCE = [
 @pytest.mark.parametrize("weighting", ["examples", "uniform"])
 def test_lg_fedavg_against_numpy(weighting):
     """The head is the third coordinate, averaged; the body is the first two, kept."""
-    states, drawn = toy.quadratic_game(lg_fedavg, weighting=weighting)
+    states, drawn = toy.run_quadratic(lg_fedavg, weighting=weighting)
     head = np.asarray(states[0].server["head"])
     body = np.asarray(states[0].clients["body"])
     for ids, state in zip(drawn, states[1:], strict=True):
@@ -47,13 +47,13 @@ def test_an_unseen_client_fits_a_body_under_the_newest_head():
 
 def test_another_weighting_is_refused():
     with pytest.raises(ValueError, match="known: examples, uniform"):
-        toy.quadratic_game(lg_fedavg, weighting="size")
+        toy.run_quadratic(lg_fedavg, weighting="size")
 
 
 def test_who_never_took_part_is_evaluated_with_the_mean_of_the_others_bodies():
     factory = functools.partial(lg_fedavg, mean_body=True)
-    states, drawn = toy.quadratic_game(factory, rounds=3, cohort=1)
-    plain, _ = toy.quadratic_game(lg_fedavg, rounds=3, cohort=1)
+    states, drawn = toy.run_quadratic(factory, rounds=3, cohort=1)
+    plain, _ = toy.run_quadratic(lg_fedavg, rounds=3, cohort=1)
     clients, met = states[-1].clients, sorted(set(np.concatenate(drawn)))
     newcomer = next(k for k in range(4) if k not in met)
     assert len(met) == 2  # one of them twice: it counts once, with its newest body

@@ -42,7 +42,7 @@ def built(local=NOISY, **options):
 
 def played(method, cohort=None, public=PUBLIC, local=NOISY, rounds=2):
     """The states after each round."""
-    return toy.play(method, TASK, local, TRAIN, rounds, cohort, public=public)[0]
+    return toy.run_rounds(method, TASK, local, TRAIN, rounds, cohort, public=public)[0]
 
 
 @pytest.fixture(scope="module")

@@ -112,7 +112,7 @@ def test_fedakt_against_numpy():
     task = linear_task(1.0)._replace(proxy=linear_task(2.0))
     local = toy.full_batch(epochs=3, rate=RATE)
     method = fedakt(task, local, lam=LAM)
-    states, _ = toy.play(method, task, local, TRAIN, rounds=2, cohort=3)
+    states, _ = toy.run_rounds(method, task, local, TRAIN, rounds=2, cohort=3)
     assert states[0].server["head"]["kernel"] is None
     kernel = lambda tree, part: np.asarray(tree[part]["kernel"])  # noqa: E731
     d = kernel(states[0].server, "body")
@@ -137,8 +137,10 @@ def test_without_both_it_is_local_training_and_the_adapter_rests():
     """T1, bit for bit; by SGD without decay, which would shrink the adapter."""
     local = LOCAL._replace(optimizer=sgd(0.9))
     method = fedakt(TASK, local, lam=0.0, hdu=False)
-    first, *_, last = toy.play(method, TASK, local, TRAIN, rounds=2, cohort=5)[0]
-    wanted = toy.play(alone(TASK, local), TASK, local, TRAIN, rounds=2, cohort=5)[0][-1]
+    first, *_, last = toy.run_rounds(method, TASK, local, TRAIN, rounds=2, cohort=5)[0]
+    wanted = toy.run_rounds(alone(TASK, local), TASK, local, TRAIN, rounds=2, cohort=5)[
+        0
+    ][-1]
     toy.assert_same(last.clients, wanted.clients)
     toy.assert_close(last.server, first.server, 1e-6)  # a mean of equal adapters
 
@@ -182,7 +184,7 @@ def test_the_adapter_of_one_client_is_the_server():
     """T5; that clients may be renumbered is conformance."""
     data = TRAIN._replace(offset=TRAIN.offset[1:2], size=TRAIN.size[1:2])
     method = fedakt(TASK, LOCAL, lam=LAM)
-    states, _ = toy.play(method, TASK, LOCAL, data, rounds=1)
+    states, _ = toy.run_rounds(method, TASK, LOCAL, data, rounds=1)
     turn = toy.turn(toy.turn_key(states[0], 0), 0, 10, 0, 1)
     client = jax.tree.map(lambda leaf: leaf[0], states[0].clients)
     train = jax.jit(lambda d, w: method.train(turn, d, w, toy.one(data, 0)))

@@ -28,7 +28,9 @@ STEPS, RATE = 3, 1e-2
 
 def played(method, rounds=1, **options):
     public = toy.public()
-    states, _ = toy.play(method, TASK, FULL, TRAIN, rounds, public=public, **options)
+    states, _ = toy.run_rounds(
+        method, TASK, FULL, TRAIN, rounds, public=public, **options
+    )
     return states
 
 

@@ -24,7 +24,7 @@ NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 
 def played(method, train=TRAIN):
     """The states after 0, 1 and 2 rounds of noisy minibatches."""
-    return toy.play(method, TASK, NOISY, train, 2)[0]
+    return toy.run_rounds(method, TASK, NOISY, train, 2)[0]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def of_others(mean, count, k):
 def test_feddistill_against_numpy(distance):
     """Two steps on all examples, by 5 of 8 clients a round; some lack a class."""
     method = feddistill(TASK, perceptron.FULL, lam=LAM, distance=distance)
-    states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
+    states, _ = toy.run_rounds(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
     clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
     mean, count = np.zeros((8, 3, 3)), np.zeros((8, 3))
     for state in states[1:]:

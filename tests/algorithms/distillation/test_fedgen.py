@@ -44,7 +44,7 @@ def sent(**changes):
 def play(method, **options):
     """The states after 0 .. 2 rounds of 5 of 8 clients."""
     built = method(TASK, LOCAL, **options)
-    return toy.play(built, TASK, LOCAL, TRAIN, rounds=2, cohort=5)[0]
+    return toy.run_rounds(built, TASK, LOCAL, TRAIN, rounds=2, cohort=5)[0]
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def head_step(c, v, z, y, rate):
 def test_fedgh_against_numpy():
     """Two steps on all examples, by 5 of 8 clients a round; the server takes three."""
     method = fedgh(TASK, perceptron.FULL, server_steps=3, server_lr=0.4)
-    states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 2, cohort=5)
+    states, _ = toy.run_rounds(method, TASK, perceptron.FULL, TRAIN, 2, cohort=5)
     bodies = [perceptron.of_client(states[0].clients, k) for k in range(8)]
     c, v = perceptron.weights(states[0].server)
     for state in states[1:]:
@@ -118,7 +118,7 @@ def test_doubling_every_client_leaves_the_step():
 def test_everybody_begins_and_is_evaluated_with_the_newest_head():
     """Of `server_steps` = 0 every round begins at one head, whatever clients made."""
     method = fedgh(TASK, NOISY, server_steps=0)
-    states, _ = toy.play(method, TASK, NOISY, TRAIN, 2)
+    states, _ = toy.run_rounds(method, TASK, NOISY, TRAIN, 2)
     toy.assert_same(states[-1].server, states[0].server)
     assert set(states[-1].clients) == {"body"}
     phi = jax.tree.map(lambda leaf: leaf[1], states[-1].clients)

@@ -31,7 +31,7 @@ def built(local=NOISY, **options):
 
 def played(method):
     """The states after 0, 1 and 2 rounds of noisy minibatches."""
-    return toy.play(method, TASK, NOISY, TRAIN, 2)[0]
+    return toy.run_rounds(method, TASK, NOISY, TRAIN, 2)[0]
 
 
 @pytest.fixture(scope="module")

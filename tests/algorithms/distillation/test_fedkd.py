@@ -84,7 +84,7 @@ def test_fedkd_against_numpy():
     task = linear_task(4, 1.0)._replace(proxy=linear_task(6, 2.0))
     local = toy.full_batch(epochs=STEPS, rate=RATE)
     method = fedkd(task, local, energy_start=START, energy_end=END, rounds=2)
-    states, _ = toy.play(method, task, local, TRAIN, rounds=2, cohort=3)
+    states, _ = toy.run_rounds(method, task, local, TRAIN, rounds=2, cohort=3)
     v = kernels(states[0].server.v)
     w = dict.fromkeys(range(8), tuple(k[0] for k in kernels(states[0].clients.w)))
     projections = np.array(states[0].clients.projection)
@@ -124,7 +124,7 @@ def played(method):
         built = method(task, LOCAL, energy_start=1.0, energy_end=1.0)
     if method is fedavg:
         built = built._replace(aggregate=aggregation.averaging("uniform"))
-    return toy.play(built, task, LOCAL, TRAIN, rounds=2, cohort=5)[0]
+    return toy.run_rounds(built, task, LOCAL, TRAIN, rounds=2, cohort=5)[0]
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def built(local=NOISY, **options):
 def played(method, rounds=2, **how):
     """The states after each round."""
     how = {"local": NOISY, "train": TRAIN} | how
-    return toy.play(method, TASK, rounds=rounds, public=PUBLIC, **how)[0]
+    return toy.run_rounds(method, TASK, rounds=rounds, public=PUBLIC, **how)[0]
 
 
 def logits(w, x):

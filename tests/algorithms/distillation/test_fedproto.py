@@ -29,7 +29,7 @@ NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 
 def played(method):
     """The states after 0, 1 and 2 rounds of noisy minibatches."""
-    return toy.play(method, TASK, NOISY, TRAIN, 2)[0]
+    return toy.run_rounds(method, TASK, NOISY, TRAIN, 2)[0]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def trained(w, x, y, known, count):
 def test_fedproto_against_numpy():
     """Two steps on all examples, by 5 of 8 clients a round; some lack a class."""
     method = fedproto(TASK, perceptron.FULL, lam=LAM)
-    states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
+    states, _ = toy.run_rounds(method, TASK, perceptron.FULL, TRAIN, 3, cohort=5)
     clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
     known, count = np.zeros((3, 4)), np.zeros(3)
     for state in states[1:]:

@@ -30,7 +30,7 @@ NOISY = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-2))
 
 
 def played(method, rounds=2):
-    return toy.play(method, TASK, NOISY, TRAIN, rounds)[0]
+    return toy.run_rounds(method, TASK, NOISY, TRAIN, rounds)[0]
 
 
 def apart(a, b):
@@ -90,7 +90,7 @@ def test_fedtgp_against_numpy():
     """Two steps on all examples, by 5 of 8 clients a round; the server takes three."""
     options = {"lam": LAM, "tau": TAU, "server_steps": 3, "server_lr": SERVER_RATE}
     method = fedtgp(TASK, perceptron.FULL, **options)
-    states, _ = toy.play(method, TASK, perceptron.FULL, TRAIN, 2, cohort=5)
+    states, _ = toy.run_rounds(method, TASK, perceptron.FULL, TRAIN, 2, cohort=5)
     clients = [perceptron.of_client(states[0].clients, k) for k in range(8)]
     server = perceptron.weights(states[0].server)
     margins = []

@@ -72,7 +72,7 @@ def test_fml_against_numpy():
     task = linear(1.0)._replace(proxy=linear(2.0))
     local = toy.full_batch(epochs=4, rate=0.5)
     method = fml(task, local, alpha=ALPHA, beta=BETA)
-    states, _ = toy.play(method, task, local, TRAIN, rounds=2, cohort=3)
+    states, _ = toy.run_rounds(method, task, local, TRAIN, rounds=2, cohort=3)
     v = vector(states[0].server)
     first = vector(jax.tree.map(lambda a: a[0], states[0].clients))
     w: Any = dict.fromkeys(range(8), first)
@@ -95,7 +95,7 @@ def test_without_mutual_learning_each_of_the_two_trains_alone():
     method = fml(task, LOCAL, alpha=1.0, beta=1.0)
     uniform = fedavg(task, LOCAL)._replace(aggregate=aggregation.averaging("uniform"))
     last, mean, own = (
-        toy.play(each, task, LOCAL, TRAIN, rounds=2, cohort=5)[0][-1]
+        toy.run_rounds(each, task, LOCAL, TRAIN, rounds=2, cohort=5)[0][-1]
         for each in (method, uniform, alone(task, LOCAL))
     )
     toy.assert_same(last.clients, own.clients)

@@ -59,8 +59,10 @@ def rounds_of_levels(cohort=8, rounds=1, **options):
 
 def test_of_one_level_without_mask_it_is_uniform_fedavg():
     uniform = fedavg(TASK, NOISY)._replace(aggregate=aggregation.averaging("uniform"))
-    plain, _ = toy.play(uniform, TASK, NOISY, TRAIN, 3, cohort=5)
-    ours, _ = toy.play(heterofl(TASK, NOISY, **WIDE), TASK, NOISY, TRAIN, 3, cohort=5)
+    plain, _ = toy.run_rounds(uniform, TASK, NOISY, TRAIN, 3, cohort=5)
+    ours, _ = toy.run_rounds(
+        heterofl(TASK, NOISY, **WIDE), TASK, NOISY, TRAIN, 3, cohort=5
+    )
     toy.assert_close(plain[-1].server, ours[-1].server, 1e-6)
 
 

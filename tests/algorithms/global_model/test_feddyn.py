@@ -13,7 +13,7 @@ ALPHA = 0.4
 
 
 def test_feddyn_against_numpy():
-    states, drawn = toy.quadratic_game(feddyn, alpha=ALPHA)
+    states, drawn = toy.run_quadratic(feddyn, alpha=ALPHA)
     w, h, g = toy.flat(states[0].server.w), np.zeros(3), np.zeros((4, 3))
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []

@@ -98,7 +98,9 @@ def wanted_round(w, assignments, cohort, match):
 def assert_rounds(options, match):
     """Three rounds of 5 of 8 clients, all rows in every step, are as in NumPy."""
     local = perceptron.FULL
-    states, _ = toy.play(fedma(TASK, local, **options), TASK, local, TRAIN, 3, cohort=5)
+    states, _ = toy.run_rounds(
+        fedma(TASK, local, **options), TASK, local, TRAIN, 3, cohort=5
+    )
     w = perceptron.weights(states[0].server.w)
     (assignments,) = map(np.asarray, states[0].server.assignments)
     for before, state in itertools.pairwise(states):
@@ -271,7 +273,7 @@ def test_a_model_of_one_layer_is_averaged_by_class():
     task = models.task(models.model("logistic", 3), (3,))
     method = fedma(task, toy.full_batch(), growth=2.0)
     assert method.then is None
-    states, _ = toy.play(method, task, toy.full_batch(), TRAIN, 1)
+    states, _ = toy.run_rounds(method, task, toy.full_batch(), TRAIN, 1)
     assert states[-1].server.assignments == ()
 
 

@@ -16,7 +16,7 @@ CONFORMANCE = [
 
 def test_fednova_against_numpy():
     """Batches of one example: client k takes as many steps as it has examples."""
-    states, drawn = toy.quadratic_game(fednova, epochs=1, batch_size=1)
+    states, drawn = toy.run_quadratic(fednova, epochs=1, batch_size=1)
     w = toy.flat(states[0].server)
     for ids, state in zip(drawn, states[1:], strict=True):
         p = toy.COUNTS[ids] / toy.COUNTS[ids].sum()

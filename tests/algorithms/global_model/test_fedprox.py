@@ -14,7 +14,7 @@ MU = 0.4
 
 
 def test_fedprox_against_numpy():
-    states, drawn = toy.quadratic_game(fedprox, mu=MU)
+    states, drawn = toy.run_quadratic(fedprox, mu=MU)
     w = toy.flat(states[0].server)
     for ids, state in zip(drawn, states[1:], strict=True):
         slope = lambda x, k, w=w: toy.gradient(k, x) + MU * (x - w)  # noqa: E731
@@ -59,7 +59,7 @@ def test_both_schemes_against_numpy(scheme):
     task, local = toy.quadratic(), toy.full_batch()
     method = fedprox(task, local, mu=MU)
     train = toy.quadratic_clients()
-    states, _ = toy.play(method, task, local, train, rounds=5, select=select)
+    states, _ = toy.run_rounds(method, task, local, train, rounds=5, select=select)
     w, twice = toy.flat(states[0].server), False
     for state in states[1:]:
         ids = np.asarray(state.cohort)

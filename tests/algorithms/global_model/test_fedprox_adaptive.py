@@ -55,7 +55,7 @@ def replay(w, mu, drawn):
 
 @pytest.mark.parametrize("cohort", [2, 4])
 def test_adaptive_fedprox_against_numpy(cohort):
-    states, drawn = toy.quadratic_game(
+    states, drawn = toy.run_quadratic(
         fedprox_adaptive, ROUNDS, cohort, mu=0.1, step=STEP, streak=STREAK
     )
     expected = replay(toy.flat(states[0].server.w), 0.1, drawn)

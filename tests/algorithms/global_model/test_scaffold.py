@@ -19,7 +19,7 @@ CONFORMANCE = [
 
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_scaffold_against_numpy(option):
-    states, drawn = toy.quadratic_game(scaffold, option=option, server_lr=0.8)
+    states, drawn = toy.run_quadratic(scaffold, option=option, server_lr=0.8)
     x, c, c_k = toy.flat(states[0].server.x), np.zeros(3), np.zeros((4, 3))
     for ids, state in zip(drawn, states[1:], strict=True):
         dy, dc = [], []

@@ -13,7 +13,7 @@ CONFORMANCE = [
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_apfl_against_numpy(adaptive):
-    states, drawn = toy.quadratic_game(apfl, alpha=0.3, adaptive=adaptive)
+    states, drawn = toy.run_quadratic(apfl, alpha=0.3, adaptive=adaptive)
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
     alpha = np.full(4, 0.3)
     for ids, state in zip(drawn, states[1:], strict=True):

@@ -77,9 +77,7 @@ def parts(w):
 @pytest.mark.parametrize("lam", [None, LAM])
 def test_floco_against_numpy(lam):
     """Rounds 0 and 1 anywhere on the simplex, 2 and 3 near the clients' points."""
-    states, ids_of = toy.quadratic_game(
-        floco, 4, vertices=M, tau=2, radius=0.5, lam=lam
-    )
+    states, ids_of = toy.run_quadratic(floco, 4, vertices=M, tau=2, radius=0.5, lam=lam)
     w = parts(states[0].server.w)
     own = {}
     changes = np.zeros((4, M))

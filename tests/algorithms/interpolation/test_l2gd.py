@@ -14,7 +14,7 @@ PULL = toy.RATE * LAM * (1 - P) / P
 
 def test_l2gd_against_numpy():
     """Three of four clients take part; coins are drawn apart from what they decide."""
-    states, drawn = toy.quadratic_game(l2gd, rounds=8, lam=LAM, p=P)
+    states, drawn = toy.run_quadratic(l2gd, rounds=8, lam=LAM, p=P)
     x = toy.flat(states[0].clients)
     coins = [bool(state.server.coin) for state in states]
     assert {False, True} == set(coins[:-1])

@@ -34,7 +34,7 @@ def fitted(k, h, h_g, grid, steps):
 def test_mapper_against_numpy():
     task, local = linear(), toy.full_batch(epochs=3, rate=RATE)
     method = mapper(task, local, global_steps=2)
-    states, _ = toy.play(method, task, local, TRAIN, rounds=2, cohort=5)
+    states, _ = toy.run_rounds(method, task, local, TRAIN, rounds=2, cohort=5)
     h_g = np.asarray(states[0].server["head"], np.float64)
     h, share = np.tile(h_g, (8, 1, 1)), np.zeros(8)
     for state in states[1:]:

@@ -49,7 +49,7 @@ def mixed_training(w, v, k, lambdas):
 @pytest.mark.parametrize("mixing", ["model", "layer"])
 def test_superfed_against_numpy(mixing):
     """Rounds 0 and 1 are FedProx of 2 mu, and v rests; then both models are mixed."""
-    states, drawn = toy.quadratic_game(
+    states, drawn = toy.run_quadratic(
         partial(superfed, rounds=4), 4, mixing=mixing, mu=MU, nu=NU, start=0.5
     )
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
@@ -70,7 +70,7 @@ def test_superfed_against_numpy(mixing):
 
 
 def test_every_local_model_has_its_own_seed():
-    states, _ = toy.quadratic_game(superfed, rounds=0)
+    states, _ = toy.run_quadratic(superfed, rounds=0)
     v = toy.flat(states[0].clients.v)
     assert len(np.unique(v, axis=0)) == 4
     assert np.abs(v - toy.flat(states[0].server)).min() > 0

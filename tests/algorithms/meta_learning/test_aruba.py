@@ -21,7 +21,7 @@ ZETA, POWER = 0.7, 0.5
 def test_aruba_against_numpy(isotropic):
     total = np.sum if isotropic else np.asarray  # over coordinates, or none
     options = {"zeta": ZETA, "power": POWER, "isotropic": isotropic}
-    states, drawn = toy.quadratic_game(aruba, **options)
+    states, drawn = toy.run_quadratic(aruba, **options)
     phi = toy.flat(states[0].server.phi)
     eps = toy.RATE * ZETA
     b, g = total(np.full(3, eps**2)), total(np.full(3, ZETA**2))
@@ -51,7 +51,7 @@ def test_coordinates_in_which_clients_differ_get_larger_rates():
     task, local = toy.quadratic(), toy.full_batch()
     x = np.array([[1, -5.0, 1, 1], [1, 5, 1, 1]])
     train, _ = toy.deal(x, np.zeros(2), [1, 1])
-    states, _ = toy.play(aruba(task, local), task, local, train, rounds=10)
+    states, _ = toy.run_rounds(aruba(task, local), task, local, train, rounds=10)
     server = states[-1].server
     eta = np.sqrt(toy.flat(server.b) / toy.flat(server.g))
     assert eta[0] > 1.3 * max(eta[1:])

@@ -38,7 +38,7 @@ def gradients(k, theta, alpha, steps, first_order):
 @pytest.mark.parametrize("learn_alpha", [False, True])
 def test_fedmeta_against_numpy(learn_alpha, first_order):
     options = {"learn_alpha": learn_alpha, "first_order": first_order}
-    states, drawn = toy.quadratic_game(
+    states, drawn = toy.run_quadratic(
         fedmeta, inner_lr=INNER, inner_steps=2, rounds=2, **options
     )
     theta, alpha = toy.flat(states[0].server.w.theta), np.full(3, INNER)

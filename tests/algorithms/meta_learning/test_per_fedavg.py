@@ -23,7 +23,7 @@ INNER = 0.3
 @pytest.mark.parametrize("variant", get_args(Variant))
 def test_per_fedavg_against_numpy(variant):
     options = {"inner_lr": INNER, "variant": variant, "delta": 0.5}
-    states, drawn = toy.quadratic_game(per_fedavg, **options)
+    states, drawn = toy.run_quadratic(per_fedavg, **options)
 
     def meta(k, w):
         g = toy.gradient(k, w - INNER * toy.gradient(k, w))

@@ -72,7 +72,7 @@ def test_a_linear_hypernetwork_against_numpy(momentum):
     """The absent are moved by momentum alone."""
     optimizer = f"sgd:momentum={momentum}"
     options = {"server_lr": LR, "server_optimizer": optimizer}
-    states, drawn = toy.quadratic_game(linear, **options)
+    states, drawn = toy.run_quadratic(linear, **options)
     parts = parts_of(states[0].server.learned.w)
     trace = [np.zeros_like(part) for part in parts]
     for ids, state in zip(drawn, states[1:], strict=True):
@@ -97,7 +97,9 @@ def test_a_step_is_gradient_descent_end_to_end():
     """Of one client and one local step of rate a: by the rate a server_lr."""
     local = toy.full_batch(epochs=1)
     method = pfedhn(TASK, local, hidden=5, **PLAIN)
-    states, _ = toy.play(method, TASK, local, toy.quadratic_clients(), 1, cohort=1)
+    states, _ = toy.run_rounds(
+        method, TASK, local, toy.quadratic_clients(), 1, cohort=1
+    )
     k = int(states[1].cohort[0])
 
     def loss(learned):
@@ -186,7 +188,7 @@ def test_a_newcomer_steps_its_embedding_alone():
 def test_a_personal_head_stays_with_its_client():
     """Body and head are trained jointly, from h(v_k) and the client's own."""
     method = pfedhn(TASK, toy.full_batch(), hidden=5, personal_head=True, **PLAIN)
-    states, _ = toy.play(
+    states, _ = toy.run_rounds(
         method, TASK, toy.full_batch(), toy.quadratic_clients(), 1, cohort=2
     )
     before, after = states

@@ -35,7 +35,7 @@ class Adam:
 )
 def test_reptile_against_numpy(name, step):
     options = {"server_lr": 0.4, "server_optimizer": name}
-    states, drawn = toy.quadratic_game(reptile, **options)
+    states, drawn = toy.run_quadratic(reptile, **options)
     w = toy.flat(states[0].server.w)
     for ids, state in zip(drawn, states[1:], strict=True):
         trained = [toy.descend(w, lambda x, k=k: toy.gradient(k, x)) for k in ids]

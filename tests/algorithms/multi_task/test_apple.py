@@ -21,7 +21,7 @@ LR, MU, ROUNDS, SPAN = 0.01, 0.8, 5, 0.6
 def test_apple_against_numpy():
     options = {"weight_lr": LR, "mu": MU, "span": SPAN}
     factory = functools.partial(apple, rounds=ROUNDS)
-    states, drawn = toy.quadratic_game(factory, rounds=ROUNDS, **options)
+    states, drawn = toy.run_quadratic(factory, rounds=ROUNDS, **options)
     cores, p = toy.flat(states[0].clients).astype(np.float64), np.full((4, 4), 0.25)
     for number, (ids, state) in enumerate(zip(drawn, states[1:], strict=True)):
         begun = cores.copy()

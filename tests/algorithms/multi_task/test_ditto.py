@@ -16,7 +16,7 @@ LAM = 0.7
 @pytest.mark.parametrize("personal_epochs", [None, 5])
 def test_ditto_against_numpy(personal_epochs):
     options = {"lam": LAM, "personal_epochs": personal_epochs}
-    states, drawn = toy.quadratic_game(ditto, **options)
+    states, drawn = toy.run_quadratic(ditto, **options)
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients)
     assert (v == w).all()
     steps = personal_epochs or 3
@@ -41,4 +41,4 @@ def test_personal_epochs_need_epochs():
     local = Local(0.1, batch_size=4, epochs=None, steps=3)
     method = ditto(toy.quadratic(), local, personal_epochs=2)
     with pytest.raises(ValueError, match="give epochs instead of steps"):
-        toy.play(method, toy.quadratic(), local, toy.quadratic_clients(), 1)
+        toy.run_rounds(method, toy.quadratic(), local, toy.quadratic_clients(), 1)

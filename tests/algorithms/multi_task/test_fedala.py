@@ -50,7 +50,7 @@ def begun(k, w, client, layers, threshold):
 def test_fedala_against_numpy(layers, threshold):
     options = {"layers": layers, "threshold": threshold, "most_passes": 50}
     options["weight_lr"] = RATE
-    states, drawn = toy.quadratic_game(fedala, rounds=5, **options)
+    states, drawn = toy.run_quadratic(fedala, rounds=5, **options)
     method = fedala(TASK, toy.full_batch(), **options)
     w = toy.flat(states[0].server)
     size = TOP[layers].stop - TOP[layers].start

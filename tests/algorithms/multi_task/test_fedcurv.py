@@ -22,7 +22,7 @@ KEY = jax.random.key(0)
 
 def test_fedcurv_against_numpy():
     """The penalty as the paper has it, a sum over the others of the last round."""
-    states, drawn = toy.quadratic_game(fedcurv, rounds=4, lam=LAM)
+    states, drawn = toy.run_quadratic(fedcurv, rounds=4, lam=LAM)
     w = toy.flat(states[0].server.w)
     last = {}  # what those of the last round sent: (w_j, I_j)
     for ids, state in zip(drawn, states[1:], strict=True):

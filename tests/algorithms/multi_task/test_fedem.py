@@ -23,7 +23,7 @@ def shares(k, models, pi):
 def test_fedem_against_numpy():
     task, local = linear(), toy.full_batch(epochs=3, rate=RATE)
     method = fedem(task, local, components=2)
-    states, _ = toy.play(method, task, local, TRAIN, rounds=3, cohort=5)
+    states, _ = toy.run_rounds(method, task, local, TRAIN, rounds=3, cohort=5)
     models = np.asarray(states[0].server["head"], np.float64)
     pi = np.full((8, 2), 0.5)
     for state in states[1:]:

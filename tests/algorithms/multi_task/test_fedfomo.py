@@ -36,7 +36,7 @@ def loss(k, w):
 
 def test_fedfomo_against_numpy():
     """Each client is sent all others that have sent."""
-    states, drawn = toy.quadratic_game(fedfomo, rounds=5)
+    states, drawn = toy.run_quadratic(fedfomo, rounds=5)
     first = toy.flat(states[0].clients)[0]
     models, heard, total = np.tile(first, (4, 1)), set(), np.zeros((4, 4))
     helped = 0

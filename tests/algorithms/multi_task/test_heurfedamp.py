@@ -36,7 +36,7 @@ def test_heurfedamp_against_numpy(start, own_weight):
 
 
 def test_a_client_that_alone_has_sent_gets_its_own_model():
-    states, _ = toy.quadratic_game(heurfedamp, rounds=1, cohort=1)
+    states, _ = toy.run_quadratic(heurfedamp, rounds=1, cohort=1)
     (known,) = np.flatnonzero(states[1].server.heard)
     method = heurfedamp(toy.quadratic(), toy.full_batch(), sigma=1e6, own_weight=0.1)
     turn = toy.turn(client_id=int(known))

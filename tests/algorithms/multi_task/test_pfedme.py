@@ -12,7 +12,7 @@ LAM, RATE, BETA = 2.0, 0.05, 0.7
 
 def test_pfedme_against_numpy():
     options = {"lam": LAM, "inner_lr": RATE, "inner_steps": 4, "beta": BETA}
-    states, drawn = toy.quadratic_game(pfedme, **options)
+    states, drawn = toy.run_quadratic(pfedme, **options)
     w, theta = toy.flat(states[0].server), toy.flat(states[0].clients)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []

@@ -167,7 +167,7 @@ WRONG = [
     ("iid", 7, {}, "num_clients is 7, but there are 6 examples"),
     ("iid", 0, {}, "num_clients is 0"),
     ("iid", 2, {"alpha": 1.0}, "unknown parameter 'alpha'.*known: none"),
-    ("idd", 2, {}, "unknown partition 'idd'; known: classes, classes_lognormal, d"),
+    ("idd", 2, {}, "unknown partition 'idd'; did you mean 'iid'"),
     ("shards", 2, {"per_client": 4}, "choose 1 <= per_client <= 3"),
     ("classes", 2, {"per_client": 4}, "there are 3 classes"),
     (

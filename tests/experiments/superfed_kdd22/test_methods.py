@@ -67,7 +67,7 @@ def unit(change):
 
 
 def test_fedprox_against_numpy():
-    states, drawn = toy.quadratic_game(method("fedprox_code"), mu=MU)
+    states, drawn = toy.run_quadratic(method("fedprox_code"), mu=MU)
     w = toy.flat(states[0].server)
     for ids, state in zip(drawn, states[1:], strict=True):
         slope = lambda x, k, w=w: toy.gradient(k, x) + MU * unit(x - w)  # noqa: E731
@@ -77,7 +77,7 @@ def test_fedprox_against_numpy():
 
 
 def test_ditto_against_numpy():
-    states, drawn = toy.quadratic_game(method("ditto_code"), lam=LAM)
+    states, drawn = toy.run_quadratic(method("ditto_code"), lam=LAM)
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients)
     for ids, state in zip(drawn, states[1:], strict=True):
         for k in ids:
@@ -91,7 +91,7 @@ def test_ditto_against_numpy():
 
 def test_apfl_against_numpy():
     """The mixture has the w of the round's start, and alpha stays."""
-    states, drawn = toy.quadratic_game(method("apfl_code"), alpha=0.3)
+    states, drawn = toy.run_quadratic(method("apfl_code"), alpha=0.3)
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
@@ -110,7 +110,7 @@ def test_apfl_against_numpy():
 
 def test_apfl_of_fedjax_against_numpy():
     """An alpha a tensor: the first two coordinates are the body, the third the head."""
-    states, drawn = toy.quadratic_game(method("apfl_fedjax"), alpha=0.3)
+    states, drawn = toy.run_quadratic(method("apfl_fedjax"), alpha=0.3)
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)
     alpha = np.full((4, 3), 0.3)
     met = set()
@@ -146,7 +146,7 @@ def test_pfedme_against_numpy():
     The momentum of theta goes on from epoch to epoch, and starts anew every round.
     """
     factory = with_momentum("pfedme_code")
-    states, drawn = toy.quadratic_game(factory, lam=LAM, batch_size=2)
+    states, drawn = toy.run_quadratic(factory, lam=LAM, batch_size=2)
     w, kept = toy.flat(states[0].server), toy.flat(states[0].clients)
     for ids, state in zip(drawn, states[1:], strict=True):
         uploads = []
@@ -190,8 +190,8 @@ def test_pfedme_of_less_work(steps):
 
 def test_superfed_that_never_mixes_is_fedprox():
     options = {"mu": MU, "nu": 9.0, "start": 1.0, "rounds": 3}
-    states, _ = toy.quadratic_game(method("superfed_code"), **options)
-    same, _ = toy.quadratic_game(method("fedprox_code"), mu=MU)
+    states, _ = toy.run_quadratic(method("superfed_code"), **options)
+    same, _ = toy.run_quadratic(method("fedprox_code"), mu=MU)
     toy.assert_close(states[-1].server, same[-1].server, 1e-6)
 
 
@@ -199,14 +199,14 @@ def test_superfed_that_never_mixes_is_fedprox():
 def test_superfed_is_pulled_by_a_norm():
     """At a distance of 1 a tensor, 2 mu of the square's half is twice this pull."""
     mixed = {"nu": 0.0, "start": 0.0, "rounds": 3}
-    code, _ = toy.quadratic_game(method("superfed_code"), mu=MU, **mixed)
-    paper, _ = toy.quadratic_game(method("superfed"), mu=MU, **mixed)
-    free, _ = toy.quadratic_game(method("superfed"), mu=0.0, **mixed)
+    code, _ = toy.run_quadratic(method("superfed_code"), mu=MU, **mixed)
+    paper, _ = toy.run_quadratic(method("superfed"), mu=MU, **mixed)
+    free, _ = toy.run_quadratic(method("superfed"), mu=0.0, **mixed)
     for other in (paper, free):
         assert (
             np.abs(toy.flat(code[-1].server) - toy.flat(other[-1].server)).max() > 0.01
         )
-    without, _ = toy.quadratic_game(method("superfed_code"), mu=0.0, **mixed)
+    without, _ = toy.run_quadratic(method("superfed_code"), mu=0.0, **mixed)
     toy.assert_close(without[-1].server, free[-1].server, 1e-6)
 
 
@@ -260,9 +260,9 @@ def test_a_server_keeps_its_biases_and_averages_the_rest(name):
     rng = np.random.default_rng(0)
     examples = rng.normal(size=(76, 1, 1, 2)), rng.integers(0, 3, 76)
     train, _ = toy.deal(*examples, toy.SIZES)
-    plain, _ = toy.play(method(name)(task, local), task, local, train, rounds=2)
+    plain, _ = toy.run_rounds(method(name)(task, local), task, local, train, rounds=2)
     code = method(f"{name}_code")(task, local)
-    states, _ = toy.play(code, task, local, train, rounds=2)
+    states, _ = toy.run_rounds(code, task, local, train, rounds=2)
     for round_ in (1, 2):
         servers = states[round_].server, plain[round_].server
         if name == "scaffold":
@@ -292,7 +292,7 @@ def slope_of_mixed_logits(k, model):
 
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_apfl_fedtorch_against_numpy(adaptive):
-    states, drawn = toy.quadratic_game(
+    states, drawn = toy.run_quadratic(
         method("apfl_fedtorch"), alpha=0.3, adaptive=adaptive
     )
     w, v = toy.flat(states[0].server), toy.flat(states[0].clients.v)

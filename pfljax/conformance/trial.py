@@ -1,4 +1,4 @@
-"""Plays some rounds of a method on the toy federation, for the laws to look at."""
+"""Runs a few rounds of a method on the toy federation, for the laws to look at."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ class Case(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A method after 0 .. ROUNDS rounds, and the programs that played it."""
+    """A method after 0 .. ROUNDS rounds, and the programs that ran it."""
 
     case: Case
     factory: Callable
@@ -58,8 +58,8 @@ class Trial(NamedTuple):
     compiled: list[int]  # how many programs each round compiled
 
 
-def play(case: Case) -> Trial:
-    """Plays a method, one round in each call."""
+def run_rounds(case: Case) -> Trial:
+    """Runs a method, one round in each call."""
     factory = algorithms.method(case.name)
     task = toy.classifier()
     setting = _setting(case, factory, task)
