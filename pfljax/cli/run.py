@@ -36,7 +36,7 @@ def run(
     result = simulate(experiment)
     _print(
         f"{experiment.algorithm.name}: mean test accuracy of the clients' models "
-        f"{result.personal.test.accuracy:.4f}, round {result.rounds}; see {page}"
+        f"{result.personal.test.accuracy:.4f}, round {result.rounds}"
     )
     privacy = result.summary.get("privacy") or {}
     if privacy.get("epsilon") is not None:
@@ -45,6 +45,7 @@ def run(
             f"{privacy['rounds']} rounds that sample {privacy['sampled']:.3g} of the "
             "clients"
         )
+    _print(str(page))
 
 
 def _is_finished(path: Path, experiment: Experiment) -> bool:

@@ -60,7 +60,7 @@ def test_run_says_what_came_out(done):
     accuracy = np.load(folder / "clients.npz")["personal/test/accuracy"][-1]
     assert out == (
         f"superfed: mean test accuracy of the clients' models {accuracy.mean():.4f}, "
-        f"round 4; see {folder}/report.html\n"
+        f"round 4\n{folder}/report.html\n"
     )
     devices, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
