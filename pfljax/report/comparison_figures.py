@@ -8,8 +8,8 @@ import numpy as np
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.curves import Curve, Curves, group_curves
 from pfljax.report.frames import Frame
-from pfljax.report.groups import Group, group_runs
 from pfljax.report.runs import client_accuracy, is_local
+from pfljax.report.seeds import Group, group_runs
 from pfljax.report.style import (
     BAND,
     GREY,

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pfljax.report.groups import (
+from pfljax.report.html import Block
+from pfljax.report.run_page import origin_pairs, run_notices
+from pfljax.report.seeds import (
     OF_A_RUN,
     Group,
     differing_problem,
     differing_settings,
 )
-from pfljax.report.html import Block
-from pfljax.report.run_page import origin_pairs, run_notices
 from pfljax.report.settings import settings_by_group, value_text
 from pfljax.report.tables import EMPTY, Table, format_number
 from pfljax.runs import names

@@ -11,7 +11,7 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.groups import group_runs
+from pfljax.report.seeds import group_runs
 from pfljax.report.tidy import select_main, tidy
 from pfljax.runs.result import Result
 

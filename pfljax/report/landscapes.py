@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pfljax.report.captions import CAPTIONS
-from pfljax.report.groups import Group
 from pfljax.report.html import CSS_PIXELS, Picture
+from pfljax.report.seeds import Group
 from pfljax.report.style import DPI
 
 MOST_BYTES = 3_000_000  # of PNG in a comparison; a page stays under 5 MB

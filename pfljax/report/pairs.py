@@ -16,8 +16,8 @@ from pfljax.evaluation import significance
 from pfljax.evaluation.significance import Pair
 from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.groups import Group
 from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg, number
+from pfljax.report.seeds import Group
 from pfljax.report.tables import Column, Table, keep_known
 
 NAMES = ("method", "against", "with_best", "same_clients")

@@ -14,7 +14,6 @@ import numpy as np
 from pfljax.evaluation import fairness
 from pfljax.evaluation.over_clients import FIGURES, pick_lambda
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.groups import Group
 from pfljax.report.runs import (
     client_accuracy,
     is_local,
@@ -24,6 +23,7 @@ from pfljax.report.runs import (
     number,
     personal_is_server,
 )
+from pfljax.report.seeds import Group
 from pfljax.runs.log import NEWEST
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment

@@ -16,11 +16,11 @@ from pfljax.report import (
     tables,
 )
 from pfljax.report.frames import Frame
-from pfljax.report.groups import differing_problem, group_runs
 from pfljax.report.html import Block, Pairs, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
 from pfljax.report.run_page import run_notices, run_page
+from pfljax.report.seeds import differing_problem, group_runs
 from pfljax.report.settings import settings_by_group
 from pfljax.report.style import Figure, save_figure
 from pfljax.report.tables import Table

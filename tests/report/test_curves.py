@@ -8,7 +8,7 @@ import pytest
 import tiny
 from pfljax import report
 from pfljax.report.curves import default_targets, group_curves, make_curve, spent_table
-from pfljax.report.groups import group_runs
+from pfljax.report.seeds import group_runs
 from pfljax.report.tables import values_by_seed
 from pfljax.report.tidy import tidy
 from pfljax.runs.folder import read_partition, write_partition

@@ -9,7 +9,7 @@ import pytest
 
 from pfljax.report import comparison_figures, figures, pairs, quantities
 from pfljax.report.frames import make_frame
-from pfljax.report.groups import group_runs
+from pfljax.report.seeds import group_runs
 from pfljax.report.style import (
     PALETTE,
     draw,

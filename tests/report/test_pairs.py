@@ -6,8 +6,8 @@ from scipy import stats
 
 from pfljax.evaluation import significance
 from pfljax.report import pairs
-from pfljax.report.groups import group_runs
 from pfljax.report.pairs import Scores
+from pfljax.report.seeds import group_runs
 from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.folder import read_partition, write_partition
 from pfljax.runs.result import result

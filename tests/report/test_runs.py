@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfljax.report.curves import make_curve
-from pfljax.report.groups import group_runs
+from pfljax.report.seeds import group_runs
 from pfljax.runs.result import result
 from pfljax.runtime.files import FileError
 

@@ -7,7 +7,7 @@ import pytest
 
 from pfljax.report import tables
 from pfljax.report.frames import make_frame
-from pfljax.report.groups import group_runs
+from pfljax.report.seeds import group_runs
 from pfljax.report.tables import Column, make_table, values_by_seed
 from pfljax.report.tidy import ORACLE, tidy
 from pfljax.runs.folder import read_partition, write_partition

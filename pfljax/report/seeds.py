@@ -1,4 +1,4 @@
-"""Groups runs over seeds: those of one configuration are one method."""
+"""Groups runs over seeds: the runs of one configuration are one method."""
 
 import itertools
 import json
