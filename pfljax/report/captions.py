@@ -1,4 +1,4 @@
-"""The captions of figures and the notes of tables, which stand in captions.toml."""
+"""The captions of figures and the notes of tables, read from captions.toml."""
 
 import tomllib
 from importlib import resources
@@ -7,3 +7,4 @@ _FILE = resources.files("pfljax.report").joinpath("captions.toml")
 _TEXTS = tomllib.loads(_FILE.read_text("utf-8"))
 CAPTIONS: dict[str, str] = _TEXTS["figures"]  # by the name of the figure
 NOTES: dict[str, str] = _TEXTS["tables"]  # by the title of the table
+COLUMN_NOTES: dict[str, str] = _TEXTS["columns"]  # by the column of the overview

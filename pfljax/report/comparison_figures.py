@@ -36,12 +36,12 @@ AXES = {  # what curves may go over -> (name of the axis, scale)
 MOST = 30  # methods in the figure of differences
 
 
-def differences(comparisons: Frame) -> Figure | None:
+def differences(with_best: Frame) -> Figure | None:
     """The other methods' differences to the best, with their 95 % intervals.
 
     None if there is no comparison.
     """
-    rows = comparisons[comparisons.with_best == True].head(MOST)  # noqa: E712
+    rows = with_best.head(MOST)
     if rows.empty:
         return None
     labels = [wrap(method) for method in rows.against]

@@ -16,9 +16,9 @@ from pfljax.evaluation import significance
 from pfljax.evaluation.significance import Pair
 from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg, number
+from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg
 from pfljax.report.seeds import Group
-from pfljax.report.tables import Column, Table, keep_known
+from pfljax.report.tables import Column, Table, format_rows, keep_known
 
 NAMES = ("method", "against", "with_best", "same_clients")
 COLUMNS = (
@@ -158,11 +158,9 @@ def _test_ranks(difference: Pair) -> dict[str, Any]:
 def pair_table(comparisons: Frame) -> Table:
     """The comparisons as text."""
     columns = keep_known(comparisons, COLUMNS)
-    rows = [
-        [f"{row['method']} against {row['against']}"]
-        + [column.text(number(row[column.key])) for column in columns]
-        for row in comparisons.to_dict("records")
-    ]
+    names = comparisons.method + " against " + comparisons.against
+    cells = format_rows(comparisons, columns)
+    rows = [[name, *texts] for name, texts in zip(names, cells, strict=True)]
     header = ["Comparison", *(column.title for column in columns)]
     title = "Differences in pairs"
     return Table(title, header, rows, note=NOTES[title])

@@ -17,6 +17,7 @@ from pfljax.report.tidy import ORACLE
 
 EMPTY = "–"
 INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
+SPENT = ["round", "bytes_up", "bytes_down", "clock", "seconds"]
 
 
 def format_number(value: float | None, form: str, scale: float = 1) -> str:
@@ -50,6 +51,11 @@ class Table(NamedTuple):
     best: frozenset[tuple[int, int]] = frozenset()
     note: str = ""
 
+    @property
+    def caption(self) -> str:
+        """The title and the note."""
+        return f"{self.title}. {self.note}".rstrip()
+
 
 def _percent(key: str, title: str, form: str = ".2f", better: int = 1) -> Column:
     return Column(key, f"{title} (%)", 100, form, better)
@@ -59,7 +65,6 @@ def _points(key: str, title: str, better: int = 0) -> Column:
     return Column(key, f"{title} (points)", 100, ".2f", better)
 
 
-WORSE_THAN_LOCAL = _percent("worse_than_local", "Worse off than local", ".1f", -1)
 ACCURACY = (
     _percent("accuracy", "Accuracy")._replace(spread=True),
     _points("accuracy.std", "Std over clients"),
@@ -68,7 +73,6 @@ ACCURACY = (
     _percent("accuracy.best10", "Best 10 % of clients"),
     _percent("accuracy.min", "Least"),
     Column("ece", "ECE", better=-1),
-    WORSE_THAN_LOCAL,
     Column("bytes_up", "MB up", 1e-6, ".2f"),
     Column("bytes_down", "MB down", 1e-6, ".2f"),
     Column("clock", "Virtual seconds", form=".1f"),
@@ -94,7 +98,7 @@ FAIRNESS = (
     Column("entropy_fairness", "Entropy", form=".4f"),
     Column("cosine_fairness", "Cosine", form=".4f"),
     _points("gain_local", "Gain over local", better=1),
-    WORSE_THAN_LOCAL,
+    _percent("worse_than_local", "Worse off than local", ".1f", -1),
     _points("gain_tuned", "Gain over fine-tuned FedAvg", better=1),
     _points("gain_server", "Gain over server", better=1),
     _percent("worse_than_server", "Worse off than server", ".1f", -1),
@@ -171,7 +175,7 @@ def values_by_seed(
     rows = frame[frame[moment] & (frame.clients == clients) & (frame.split == split)]
     wide = rows.pivot(index=INDEX, columns="metric", values=list(FIGURES))
     wide.columns = [m if f == "mean" else f"{m}.{f}" for f, m in wide.columns]
-    spent = rows.groupby(INDEX)[["round", "bytes_up", "bytes_down", "clock"]].first()
+    spent = rows.groupby(INDEX)[SPENT].first()
     order = rows.set_index(INDEX).index.unique()
     return wide.join(spent).reindex(order)
 
@@ -207,6 +211,12 @@ def make_table(
 def keep_known(values: Frame, columns: Sequence[Column]) -> list[Column]:
     """The columns that have a number."""
     return [c for c in columns if c.key in values and values[c.key].notna().any()]
+
+
+def format_rows(values: Frame, columns: Sequence[Column]) -> list[list[str]]:
+    """The numbers of each row as text."""
+    rows = values.to_dict("records")
+    return [[column.text(row[column.key]) for column in columns] for row in rows]
 
 
 def _average(values: Any, column: Column) -> str:
@@ -249,7 +259,7 @@ def markdown(table: Table) -> str:
             cells.append(f"**{text}**" if (i, j) in table.best else text)
         lines.append(cells)
     body = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{table.title}. {table.note}".rstrip() + f"\n\n{body}"
+    return f"{table.caption}\n\n{body}"
 
 
 def latex(table: Table) -> str:
@@ -258,14 +268,11 @@ def latex(table: Table) -> str:
     styler = frame.style.hide(axis="index").format(escape="latex")
     styler.format_index(escape="latex", axis="columns")
 
-    def bold(cells: Frame) -> Frame:
-        marks = cells.map(lambda _: "")
-        for cell in table.best:
-            marks.iloc[cell] = "textbf:--rwrap;"
-        return marks
-
-    caption = f"{table.title}. {table.note}".rstrip().replace("%", r"\%")
-    text = styler.apply(bold, axis=None).to_latex(
+    bold = frame.map(lambda _: "")
+    for cell in table.best:
+        bold.iloc[cell] = "textbf:--rwrap;"
+    caption = table.caption.replace("%", r"\%")
+    text = styler.apply(lambda _: bold, axis=None).to_latex(
         hrules=True, caption=caption, position_float="centering"
     )
     text = text.replace(

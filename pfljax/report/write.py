@@ -198,15 +198,16 @@ def _write(
     """Writes the page, and tables and figures as files if asked for; the screen."""
     comparisons, refusals = pairs.compare(report.scores if report.ranked else [])
     notices = [*report.notices, *refusals]
-    methods = overview.overview(report.frame, comparisons)
-    answer = overview.answer(methods, comparisons)
+    with_best = comparisons[comparisons.with_best.eq(True)]
+    methods = overview.average_seeds(report.frame, with_best)
+    answer = overview.answer(methods, with_best)
     answer += overview.describe_seeds(report.frame)
     first = overview.overview_table(methods)
     sections = {
         "Differences in pairs": [pairs.pair_table(comparisons)],
         **tables.detail_tables(report.frame, targets, report.ranked),
     }
-    drawn = {"differences": comparison_figures.differences(comparisons)}
+    drawn = {"differences": comparison_figures.differences(with_best)}
     pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)
     lead = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
@@ -222,7 +223,7 @@ def _write(
     if verbose:
         return "\n\n".join([*notices, *answer, *map(tables.markdown, every)])
     shown = overview.overview_table(methods, overview.MOST_ROWS)
-    return overview.screen(shown, [*notices, *answer])
+    return overview.screen(shown, [shown.caption, *notices, *answer])
 
 
 def _save_figures(

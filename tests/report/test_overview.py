@@ -51,7 +51,7 @@ def test_many_open_comparisons_are_one_sentence():
 
 
 def test_one_seed_and_equal_clients_are_said():
-    assert "rough answer" in answer(comparison("a", 0.2, 9.0, seeds=1))
+    assert "is rough" in answer(comparison("a", 0.2, 9.0, seeds=1))
     assert "these clients only" in answer(comparison("a", 0.2, 9.0, same=True))
     assert "over 100 seeds would" in answer(comparison("a", 0.9, np.nan))
     assert "cannot be tested" in answer(comparison("a", np.nan, seeds=1))

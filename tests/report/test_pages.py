@@ -106,7 +106,9 @@ def test_key_figures_by_hand(make_run, tmp_path):
     environment = json.loads((folder / "environment.json").read_text())
     environment |= {"peak_bytes": int(7e8), "peak_of": "process"}
     (folder / "environment.json").write_text(json.dumps(environment))
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
+    lines = [
+        json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()
+    ]
     for line in lines:
         line |= {"clock": 0.5 * line["round"], "train_staleness": line["round"] / 10}
     text = "".join(json.dumps(line) + "\n" for line in lines)
@@ -194,7 +196,7 @@ def test_hostile_texts_are_escaped(make_run, tmp_path):
 @pytest.mark.usefixtures("undrawn")
 def test_one_evaluated_round_and_a_diverged_run(make_run, tmp_path):
     folder = make_run(tmp_path / "run", "fedavg", 0, R=4, C=3)
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").open()]
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
     lines[-1]["train_loss"] = None
     for record in lines[-1]["evaluations"]:
         record["metrics"] = {"accuracy": dict.fromkeys(FIGURES)}

@@ -80,7 +80,7 @@ def test_a_curve_is_the_mean_over_clients(run_folder):
 
 
 def test_means_that_are_not_finite_are_nan(broken):
-    lines = [json.loads(x) for x in (broken / "metrics.jsonl").open()]
+    lines = [json.loads(x) for x in (broken / "metrics.jsonl").read_text().splitlines()]
     for record in lines[3]["evaluations"]:
         record["metrics"]["accuracy"]["mean"] = None
     (broken / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))

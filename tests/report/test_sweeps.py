@@ -49,7 +49,7 @@ def test_points_with_means_over_seeds(rows):
     values = values_by_seed(sweeps.tidy(rows))
     models = set(values.index.get_level_values("model"))
     assert models == {"personal", "server", ORACLE}
-    own = values.loc["mu=0.1 mixing=model", "personal"]
+    own = values.loc["mu=0.1 mixing=model"].loc["personal"]
     assert own.accuracy.to_dict() == {5: 0.8, 7: 0.9}
     assert own.loss.tolist() == [1.25, 1.25]
     text = sweeps.markdown(rows)

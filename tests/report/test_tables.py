@@ -33,7 +33,7 @@ def arrays_by_seed(comparison_folders, name):
 
 
 def test_numbers_over_clients_by_hand(values, comparison_folders):
-    rows = values.loc["ditto", "personal"]
+    rows = values.loc["ditto"].loc["personal"]
     assert rows.index.tolist() == [0, 1, 2]
     for seed, arrays in enumerate(arrays_by_seed(comparison_folders, "ditto")):
         last = arrays["personal/test/accuracy"][-1].astype(float)
@@ -57,13 +57,13 @@ def test_gains_are_over_the_same_seed_and_clients(values, comparison_folders):
         [arrays[key][-1] for arrays in arrays_by_seed(comparison_folders, name)]
         for name in ("fedper", "local")
     )
-    rows = values.loc["fedper", "personal"]
+    rows = values.loc["fedper"].loc["personal"]
     worse = [np.mean(a < b) for a, b in zip(ours, local, strict=True)]
     np.testing.assert_allclose(rows.worse_than_local, worse)
     assert len(set(worse)) > 1  # else pairing by seed would not be seen
     gain = [np.mean(a - b) for a, b in zip(ours, local, strict=True)]
     np.testing.assert_allclose(rows.gain_local, gain, rtol=1e-4)
-    assert values.loc["local only", "personal"].worse_than_local.isna().all()
+    assert values.loc["local only"].loc["personal"].worse_than_local.isna().all()
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_fine_tuned_fedavg_gives_gains(make_run, tmp_path):
     ours = make_run(tmp_path / "ours", "ditto", 0)
     values = values_by_seed(frame_of([ours, tuned]))
     a, b = (arrays_of(f)["personal/test/accuracy"][-1] for f in (ours, tuned))
-    gain = values.loc["ditto", "personal"].gain_tuned[0]
+    gain = values.loc["ditto"].loc["personal"].gain_tuned[0]
     assert gain == pytest.approx((a - b).mean(), rel=1e-4)
 
 
 def test_fairness_by_hand(values, comparison_folders):
-    rows = values.loc["ditto", "personal"]
+    rows = values.loc["ditto"].loc["personal"]
     arrays = arrays_by_seed(comparison_folders, "ditto")[0]
     a = arrays["personal/test/accuracy"][-1].astype(float)
     w = arrays["server/test/accuracy"][-1].astype(float)
@@ -132,15 +132,15 @@ def test_mixtures_by_hand(values, comparison_folders):
 def test_the_chosen_round_has_its_own_numbers(make_run, tmp_path):
     folder = make_run(tmp_path / "run", "ditto", 0)
     summary = json.loads((folder / "summary.json").read_text())
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").open()]
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
     picked = {"round": 12, "evaluations": lines[11]["evaluations"]}
     summary["chosen_on_validation"] = picked
     (folder / "summary.json").write_text(json.dumps(summary))
     local = make_run(tmp_path / "local", "local", 0)
     values = values_by_seed(frame_of([folder, local]), moment="chosen")
-    row = values.loc["ditto", "personal"].loc[0]
+    row = values.loc["ditto"].loc["personal"].loc[0]
     ours = arrays_of(folder)["personal/test/accuracy"][2]
-    theirs_at = int(values.loc["local", "personal"]["round"][0])  # its own choice
+    theirs_at = int(values.loc["local"].loc["personal"]["round"][0])  # its own choice
     theirs = arrays_of(local)["personal/test/accuracy"][theirs_at // 4 - 1]
     assert row["round"] == 12
     assert row.accuracy == pytest.approx(ours.mean(), rel=1e-6)
@@ -161,7 +161,7 @@ def test_a_model_after_local_training_has_its_own_clients(make_run, tmp_path):
     records.append(own | {"when": "after local training"})
     (folder / "summary.json").write_text(json.dumps(summary))
     values = values_by_seed(frame_of([folder, local]))
-    row = values.loc["ditto", "personal, after local training"].loc[0]
+    row = values.loc["ditto"].loc["personal, after local training"].loc[0]
     assert row.worse_than_local == 1
 
 
