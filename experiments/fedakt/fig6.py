@@ -50,12 +50,12 @@ def main(
     drawn, panels = new_figure(1.5 + 3.2 * len(names), 3.2, len(names), sharey=True)
     styles = line_styles(LABELS)
     for axes, name in zip(panels, names, strict=True):
-        for number, label in enumerate(LABELS):
+        for label in LABELS:
             if not (folder / name / label / "sweep.csv").exists():
                 continue
             rounds, accuracy = curve(folder / name / label)
             width = 2.5 if label == "FedAKT" else 1.0
-            style = {**styles[number], "linewidth": width}
+            style = {**styles[label], "linewidth": width}
             axes.plot(rounds, accuracy, **style, label=label)
         axes.set(title=name, xlabel="round")
         axes.grid(**GRID)

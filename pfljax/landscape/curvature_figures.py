@@ -21,7 +21,7 @@ def draw_clients(values: Mapping[str, np.ndarray]) -> "Figure":
     """
     width = 3.2 * len(values)
     figure, panels = new_figure(width, 2.8, len(values))
-    (style,) = line_styles([""])
+    (style,) = line_styles([""]).values()
     for axes, (name, quantity) in zip(panels, values.items(), strict=True):
         finite = quantity[np.isfinite(quantity)]
         ordered = np.sort(finite)
@@ -42,7 +42,7 @@ def draw_spectrum(
     Short lines mark the `eigenvalues`.
     """
     figure, (axes,) = new_figure(4.6, 3.1)
-    (style,) = line_styles([label])
+    (style,) = line_styles([label]).values()
     axes.semilogy(spectrum.grid, spectrum.density, label=label, **style)
     for value in eigenvalues:
         axes.axvline(value, ymax=0.2, linewidth=1, **style)

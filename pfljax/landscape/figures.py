@@ -180,14 +180,14 @@ def draw_line(
       ends: names of the models at t = 0 and at t = 1.
     """
     figure, (axes,) = new_figure(5.2, 3.2)
-    names = list(lines)
-    styles = line_styles(names)
-    values = [
-        _scale(metric, np.atleast_2d(line.metrics[metric])) for line in lines.values()
-    ]
-    for index, label in merge_equal(names, values):
-        t = lines[names[index]].t
-        draw_clients(axes, t, values[index].T, label=label, **styles[index])
+    styles = line_styles(lines)
+    values = {
+        name: _scale(metric, np.atleast_2d(line.metrics[metric]))
+        for name, line in lines.items()
+    }
+    for name, label in merge_equal(values).items():
+        t = lines[name].t
+        draw_clients(axes, t, values[name].T, label=label, **styles[name])
     positions = np.concatenate([line.t for line in lines.values()])
     first, second = ends
     axes.set_xlabel(f"t, from {first} (0) to {second} (1)")
@@ -232,7 +232,7 @@ def draw_barriers(
     """Barriers f64[R] between each round and the last, with a panel for each metric."""
     width = 3.4 * len(barriers)
     figure, panels = new_figure(width, 2.8, len(barriers))
-    (style,) = line_styles([""])
+    (style,) = line_styles([""]).values()
     for axes, (name, values) in zip(panels, barriers.items(), strict=True):
         values = _scale(name, values)
         axes.plot(rounds, values, **style)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
-from pfljax.report.curves import Curve, Curves, group_curves
 from pfljax.report.frames import Frame
 from pfljax.report.runs import client_accuracy, is_local
 from pfljax.report.seeds import Group, group_runs
@@ -17,6 +16,7 @@ from pfljax.report.style import (
     PALETTE,
     Axes,
     Figure,
+    Style,
     add_legend,
     integer_ticks,
     line_styles,
@@ -25,13 +25,13 @@ from pfljax.report.style import (
     plot_line,
     wrap,
 )
-from pfljax.report.tidy import tidy
+from pfljax.report.tidy import select_main, tidy
 from pfljax.runs.result import Result
 
-AXES = {  # what curves may go over -> (name of the axis, scale)
-    "rounds": ("round", 1),
-    "bytes": ("sent up and down by all clients (MB)", 1e-6),
-    "seconds": ("virtual seconds", 1),
+AXES = {  # what curves may go over -> (column, name of the axis)
+    "rounds": ("round", "round"),
+    "bytes": ("mb", "sent up and down by all clients (MB)"),
+    "seconds": ("clock", "virtual seconds"),
 }
 MOST = 30  # methods in the figure of differences
 
@@ -64,40 +64,46 @@ def differences(with_best: Frame) -> Figure | None:
 
 def draw_comparison(groups: Sequence[Group], frame: Frame) -> dict[str, Figure]:
     """The figures of a comparison by name, beside that of differences."""
-    curves = group_curves(frame)
-    local = local_label(groups)
+    styles = method_styles(groups)
     figures = {
-        "curves_by_rounds": draw_curves(curves, local),
-        "curves_by_bytes": draw_curves(curves, local, "bytes"),
+        "curves_by_rounds": draw_curves(frame, styles),
+        "curves_by_bytes": draw_curves(frame, styles, "bytes"),
         "accuracy_over_clients": accuracy_over_clients(groups),
     }
     if frame.clock.notna().all():
-        figures["curves_by_seconds"] = draw_curves(curves, local, "seconds")
+        figures["curves_by_seconds"] = draw_curves(frame, styles, "seconds")
     return figures
 
 
 def comparison_curves(runs: Sequence[Result], by: str = "rounds") -> Figure:
     """Mean accuracy over "rounds", "bytes" or "seconds", with ± std over seeds."""
     groups = group_runs(runs)
-    return draw_curves(group_curves(tidy(groups)), local_label(groups), by)
+    return draw_curves(tidy(groups), method_styles(groups), by)
 
 
-def local_label(groups: Sequence[Group]) -> str | None:
-    """The label of local training, which is drawn grey."""
-    labels = [group.label for group in groups if is_local(group.experiment)]
-    return labels[0] if labels else None
+def method_styles(groups: Sequence[Group]) -> dict[str, Style]:
+    """A colour for each method, whatever the order of the folders; local is grey."""
+    local = [group.label for group in groups if is_local(group.experiment)]
+    labels = sorted(group.label for group in groups)
+    return line_styles(labels, plain=local[0] if local else None)
 
 
-def draw_curves(curves: Curves, local: str | None = None, by: str = "rounds") -> Figure:
-    """The curves of methods, by seed; see `comparison_curves`."""
+def draw_curves(frame: Frame, styles: dict[str, Style], by: str = "rounds") -> Figure:
+    """The curves of the methods in a tidy table; see `comparison_curves`."""
+    column, title = AXES[by]
+    rows = select_main(frame[frame.metric == "accuracy"])
+    rows = rows.assign(mb=(rows.bytes_up + rows.bytes_down) / 1e6)
+    curves = {
+        str(method): _average_seeds(runs, column)
+        for method, runs in rows.groupby("method", sort=False)
+    }
+    last = max((curve[0, -1] for curve in curves.values() if curve.size), default=0)
     figure, (axes,) = new_figure(6.4, 3.8)
-    styles = method_styles(list(curves), local)
-    drawn = [_average_seeds(list(seeds.values()), by) for seeds in curves.values()]
-    last = max((x[-1] for x, _ in drawn if len(x)), default=0)
-    stacked = [np.vstack([x, accuracy]) for x, accuracy in drawn]
-    for i, label in merge_equal(list(curves), stacked):
-        _draw_curve(axes, *drawn[i], {**styles[i], "label": wrap(label)}, last)
-    axes.set(xlabel=AXES[by][0], ylabel="test accuracy (%), mean over clients")
+    for method, label in merge_equal(curves).items():
+        # Seeds that were evaluated at no common round have no curve.
+        if curves[method].size:
+            _draw_curve(axes, curves[method], last, label=wrap(label), **styles[method])
+    axes.set(xlabel=title, ylabel="test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
     if by == "bytes" and last > 0:
         axes.set_xscale("log")
@@ -110,32 +116,18 @@ def draw_curves(curves: Curves, local: str | None = None, by: str = "rounds") ->
     return figure
 
 
-def _average_seeds(curves: Sequence[Curve], by: str) -> tuple[np.ndarray, np.ndarray]:
-    """(x f[T], accuracy in percent f[n, T]) at the rounds that all seeds evaluated."""
-    rounds = curves[0].rounds
-    for other in curves[1:]:
-        rounds = np.intersect1d(rounds, other.rounds)
-    x = []
-    accuracy = []
-    for curve in curves:
-        is_common = np.isin(curve.rounds, rounds)
-        x.append(AXES[by][1] * getattr(curve, by)[is_common])
-        accuracy.append(100 * curve.accuracy[is_common])
-    return np.mean(x, axis=0), np.stack(accuracy)
+def _average_seeds(rows: Frame, column: str) -> np.ndarray:
+    """f[1 + seeds, T]: the column and accuracies in percent at the rounds of all."""
+    rows = rows.assign(x=rows[column])
+    wide = rows.pivot(index="round", columns="seed", values=["x", "mean"])
+    wide = wide[wide.x.notna().all(axis=1)]
+    return np.vstack([wide.x.mean(axis=1), 100 * wide["mean"].T])
 
 
-def _draw_curve(
-    axes: Axes,
-    x: np.ndarray,
-    accuracy: np.ndarray,
-    style: dict[str, Any],
-    last: float,
-) -> None:
-    """Draws accuracy [n, T] over x [T]; `last` is the end of the axis."""
+def _draw_curve(axes: Axes, curve: np.ndarray, last: float, **style: Any) -> None:
+    """Draws a curve of `_average_seeds`; `last` is the end of the axis."""
+    x, accuracy = curve[0], curve[1:]
     mean = accuracy.mean(0)
-    # Seeds that were evaluated at no common round have no curve.
-    if not len(x):
-        return
     # A method that sends nothing has no length on the axis of bytes.
     if last > 0 and x[-1] == 0:
         axes.plot([0, last], [mean[-1], mean[-1]], **style)
@@ -148,15 +140,14 @@ def _draw_curve(
 
 def accuracy_over_clients(groups: Sequence[Group]) -> Figure:
     """The clients of each method from best to worst: quantiles, averaged over seeds."""
-    labels = [group.label for group in groups]
-    styles = method_styles(labels, local_label(groups))
+    styles = method_styles(groups)
     figure, (axes,) = new_figure(6.4, 3.8)
     # Quantiles, for the runs may have different numbers of clients.
     share = np.linspace(0, 100, 101)
-    quantiles = [_quantiles(group, 100 - share) for group in groups]
-    for i, label in merge_equal(labels, quantiles):
-        if len(quantiles[i]):
-            axes.plot(share, quantiles[i], label=wrap(label), **styles[i])
+    quantiles = {group.label: _quantiles(group, 100 - share) for group in groups}
+    for method, label in merge_equal(quantiles).items():
+        if quantiles[method].size:
+            axes.plot(share, quantiles[method], label=wrap(label), **styles[method])
     axes.set(xlim=(0, 100), xlabel="clients, from best to worst (%)")
     axes.set_ylabel("test accuracy (%)")
     axes.grid(axis="y", **GRID)
@@ -172,10 +163,3 @@ def _quantiles(group: Group, percent: np.ndarray) -> np.ndarray:
         if accuracy is not None and np.isfinite(accuracy).any():
             quantiles.append(np.nanpercentile(100 * accuracy, percent))
     return np.mean(quantiles, axis=0) if quantiles else np.empty(0)
-
-
-def method_styles(labels: Sequence[str], local: str | None) -> list[dict[str, Any]]:
-    """A colour for each method, whatever the order of the folders; local is grey."""
-    in_order = sorted(labels)
-    styles = dict(zip(in_order, line_styles(in_order, local), strict=True))
-    return [styles[label] for label in labels]

@@ -7,7 +7,7 @@ state. matplotlib is imported inside functions, for that takes a second.
 import io
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
 else:
     Axes = Axis = Figure = Any
+
+Style = dict[str, Any]  # keywords of a line, such as its color
 
 # Okabe and Ito's palette, safe for colour-blind readers; its yellow is left out.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288")
@@ -62,33 +64,28 @@ def new_figure(
         return figure, list(axes)
 
 
-def line_styles(names: Sequence[str], plain: str | None = None) -> list[dict[str, Any]]:
-    """Colour and dash of each name by its position; `plain` is dashed grey."""
+def line_styles(names: Iterable[str], plain: str | None = None) -> dict[str, Style]:
+    """Colour and dash by name, in this order; `plain` is dashed grey."""
     coloured = itertools.cycle(itertools.product(DASHES, PALETTE))
-    styles: list[dict[str, Any]] = []
+    styles = {}
     for name in names:
-        if name == plain:
-            styles.append({"color": GREY, "linestyle": "--"})
-        else:
-            dash, colour = next(coloured)
-            styles.append({"color": colour, "linestyle": dash})
+        dash, colour = ("--", GREY) if name == plain else next(coloured)
+        styles[name] = {"color": colour, "linestyle": dash}
     return styles
 
 
-def merge_equal(
-    labels: Sequence[str], curves: Sequence[np.ndarray]
-) -> list[tuple[int, str]]:
-    """(index, label) of each curve; equal ones are one, labelled "A = B"."""
-    merged: dict[int, list[str]] = {}
-    for index, label in enumerate(labels):
-        for first, names in merged.items():
-            a, b = curves[first], curves[index]
-            if a.shape == b.shape and np.allclose(a, b, rtol=1e-4, equal_nan=True):
-                names.append(label)
-                break
-        else:
-            merged[index] = [label]
-    return [(index, " = ".join(names)) for index, names in merged.items()]
+def merge_equal(curves: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Equal curves as one: their label, such as "A = B", by the name of the first."""
+    merged: dict[str, list[str]] = {}
+    for name, curve in curves.items():
+        equal = (
+            first
+            for first in merged
+            if curves[first].shape == curve.shape
+            and np.allclose(curves[first], curve, rtol=1e-4, equal_nan=True)
+        )
+        merged.setdefault(next(equal, name), []).append(name)
+    return {first: " = ".join(names) for first, names in merged.items()}
 
 
 def plot_line(axes: Axes, x: Any, y: Any, **style: Any) -> None:

@@ -17,10 +17,10 @@ from pfljax.report.pairs import Scores
 from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.style import (
     GRID,
+    Axes,
     Figure,
     add_legend,
     line_styles,
-    merge_equal,
     new_figure,
     wrap,
 )
@@ -62,16 +62,15 @@ def read(folder: str | Path) -> Frame:
         )
     try:
         frame: Frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-        for name in ("round", "mean", "clock", *FIGURES):
-            if name in frame or name == "mean":
-                frame[name] = [float(text or "nan") for text in frame[name]]
+        numbers = ["clock", *FIGURES]
+        frame[numbers] = frame[numbers].replace("", "nan").astype(float)
         frame["round"] = frame["round"].astype(int)
     except (ValueError, KeyError) as error:
         raise damage_error(path, error) from error
     # A kill may cut the last run, whose rows are written at once.
     if not path.read_bytes().endswith(b"\n"):
-        names = _swept(frame)
-        frame = frame[(frame[names] != frame[names].iloc[-1]).any(axis=1)]
+        swept = frame.loc[:, :FIRST].iloc[:, :-1]
+        frame = frame[(swept != swept.iloc[-1]).any(axis=1)]
     return frame
 
 
@@ -88,8 +87,8 @@ def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
     last = frame.groupby(["method", "seed"])["round"].transform("max")
     frame["last"] = frame["round"] == last
     frame["main"] = frame.model == "personal"
-    if "clock" in frame:  # empty without virtual seconds
-        frame["clock"] = [float(c) if c != "" else math.nan for c in frame.clock]
+    # Empty without virtual seconds.
+    frame["clock"] = frame.clock.replace("", math.nan).astype(float)
     return frame.reindex(columns=list(COLUMNS))
 
 
@@ -106,40 +105,29 @@ def value_text(value: Any) -> str:
     """A swept value, short where that is exact: 0.10 and 0.1 are one."""
     if value in (None, ""):
         return "None"
-    as_number = _to_number(value)
-    # True is 1 as a number, and another value as a setting.
-    if isinstance(value, bool) or as_number != _to_number(f"{as_number:g}"):
-        return str(value)
-    return f"{as_number:g}"
-
-
-def _to_number(value: Any) -> float:
-    """The value as a number; NaN if it is none."""
     try:
-        return float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        return math.nan
+        return str(value)
+    # True is 1 as a number, and another value as a setting.
+    is_exact = float(f"{number:g}") == number and not isinstance(value, bool)
+    return f"{number:g}" if is_exact else str(value)
 
 
 def make_scores(rows: Frame | Sequence[Mapping[str, Any]]) -> list[Scores]:
     """The accuracy of each point by seed, without that of its clients."""
-    baselines = _baselines(make_frame(rows))
+    frame = make_frame(rows)
+    points = tidy(frame)
+    baselines: set[str] = set()
+    if "algorithm" in swept_names(frame):
+        for name, of_method in points.method.groupby(frame.algorithm):
+            experiment = Experiment(name)
+            if is_local(experiment) or is_tuned_fedavg(experiment):
+                baselines.update(of_method)
     return [
         Scores(point, means, is_baseline=point in baselines)
-        for point, means in main_accuracies(tidy(rows)).items()
+        for point, means in main_accuracies(points).items()
     ]
-
-
-def _baselines(frame: Frame) -> set[str]:
-    """The points that are local training or fine-tuned FedAvg."""
-    if "algorithm" not in swept_names(frame):
-        return set()
-    points = set()
-    for values in frame[swept_names(frame)].drop_duplicates().to_dict("records"):
-        experiment = Experiment(values["algorithm"])
-        if is_local(experiment) or is_tuned_fedavg(experiment):
-            points.add(point_text(values))
-    return points
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -153,9 +141,9 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> list[str]:
     """A notice of how many of the runs of `over` are in the table; [] if all are."""
-    wanted = {name: {value_text(value) for value in over[name]} for name in over}
-    runs = frame[list(over)].drop_duplicates().to_dict("records")
-    done = sum(all(value_text(r[n]) in wanted[n] for n in over) for r in runs)
+    wanted = {name: list(map(value_text, values)) for name, values in over.items()}
+    runs = frame[list(over)].map(value_text).drop_duplicates()
+    done = runs.isin(wanted).all(axis=1).sum()
     asked = math.prod(len(values) for values in over.values())
     if done >= asked:
         return []
@@ -164,12 +152,8 @@ def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> list[str]:
 
 def swept_names(frame: Frame) -> list[str]:
     """The names of what was swept, beside the seed."""
-    return [name for name in _swept(frame) if name != "seed"]
-
-
-def _swept(frame: Frame) -> list[str]:
     names = list(frame)
-    return names[: names.index(FIRST)]
+    return [name for name in names[: names.index(FIRST)] if name != "seed"]
 
 
 def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -186,43 +170,39 @@ def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> Figure | None:
     points["label"] = tidy(frame.drop(columns=along)).method
     points["tick"] = frame[along].loc[points.index].map(value_text)
     points = select_main(points[points["last"] & (points.metric == "accuracy")])
-    # Even steps: values are often powers of ten, with a zero among them.
-    ticks = sorted(set(points.tick), key=float)
-    accuracy = 100 * points.pivot_table("mean", ["label", "tick"], "seed", sort=False)
-    curves = {}
-    for label, seeds in accuracy.groupby(level="label", sort=False):
-        seeds = seeds.droplevel("label").reindex(ticks)
-        curves[str(label)] = np.array([seeds.mean(axis=1), seeds.std(axis=1).fillna(0)])
-    return _draw_points(curves, ticks, along)
-
-
-def _draw_points(
-    curves: Mapping[str, np.ndarray], ticks: Sequence[str], along: str
-) -> Figure:
-    """Draws means and whiskers f[2, ticks] by label."""
-    merged = merge_equal(list(curves), list(curves.values()))
     drawn, (axes,) = new_figure(6.4, 3.6)
-    styles = line_styles([label for _, label in merged])
-    # Side by side, for whiskers of near curves would hide one another.
-    shifts = np.linspace(-0.5, 0.5, len(merged)) * 0.04 * len(ticks)
-    for (i, label), style, shift in zip(merged, styles, shifts, strict=True):
-        means, whiskers = list(curves.values())[i]
-        x = np.arange(len(ticks)) + (shift if len(merged) > 1 else 0)
-        bars = axes.errorbar(x, means, whiskers, marker="o", capsize=3, **style)
-        bars.lines[0].set_label(wrap(label))
-    axes.set_xticks(range(len(ticks)), ticks)
+    _draw_points(axes, points)
     axes.set(xlabel=along, ylabel="test accuracy (%), mean over clients")
     axes.grid(axis="y", **GRID)
-    if len(merged) > 1:
-        add_legend(axes)
     return drawn
+
+
+def _draw_points(axes: Axes, points: Frame) -> None:
+    """Draws the means and deviations of the "label"s over the "tick"s."""
+    # Even steps: values are often powers of ten, with a zero among them.
+    ticks = sorted(set(points.tick), key=float)
+    others = points.groupby("label", sort=False)
+    styles = line_styles(others.groups)
+    # Side by side, for whiskers of near curves would hide one another.
+    width = 0.04 * len(ticks) if len(others) > 1 else 0
+    shifts = np.linspace(-width / 2, width / 2, len(others))
+    for (label, runs), shift in zip(others, shifts, strict=True):
+        seeds = 100 * runs.pivot_table("mean", "tick", "seed").reindex(ticks)
+        means, whiskers = seeds.mean(axis=1), seeds.std(axis=1).fillna(0)
+        x = np.arange(len(ticks)) + shift
+        look = {"marker": "o", "capsize": 3, **styles[label]}
+        bars = axes.errorbar(x, means, whiskers, **look)
+        bars.lines[0].set_label(wrap(label))
+    axes.set_xticks(range(len(ticks)), ticks)
+    if len(others) > 1:
+        add_legend(axes)
 
 
 def _axis(frame: Frame) -> str | None:
     """The swept number with most values, if it has two."""
-    counts = {}
-    for name in swept_names(frame):
-        texts = {value_text(value) for value in frame[name].unique()}
-        if len(texts) > 1 and not any(math.isnan(_to_number(text)) for text in texts):
-            counts[name] = len(texts)
-    return max(counts, key=lambda name: counts[name], default=None)
+    import pandas as pd
+
+    texts = frame[swept_names(frame)].map(value_text)
+    numbers = texts.apply(pd.to_numeric, errors="coerce").dropna(axis="columns")
+    counts = numbers.nunique()
+    return counts.idxmax() if counts.max() > 1 else None

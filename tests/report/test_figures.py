@@ -10,12 +10,7 @@ import pytest
 from pfljax.report import comparison_figures, figures, pairs, quantities
 from pfljax.report.frames import make_frame
 from pfljax.report.seeds import group_runs
-from pfljax.report.style import (
-    PALETTE,
-    draw,
-    line_styles,
-    merge_equal,
-)
+from pfljax.report.style import GREY, PALETTE, draw, line_styles, merge_equal
 from pfljax.runs.result import result
 
 
@@ -136,16 +131,15 @@ def test_quantities_of_clients_are_drawn_by_their_size(run):
 
 def test_curves_are_means_over_seeds(runs):
     groups = group_runs(runs)
-    styles = comparison_figures.method_styles([g.label for g in groups], "local only")
-    colours = {g.label: s["color"] for g, s in zip(groups, styles, strict=True)}
+    colour = comparison_figures.method_styles(groups)["ditto"]["color"]
     ditto = [run for run in runs if run.experiment.algorithm.name == "ditto"]
     means = [100 * run.clients["personal/test/accuracy"].mean(1) for run in ditto]
     (axes,) = comparison_figures.comparison_curves(runs).axes
-    x, y = xy(curve_of(axes, colours["ditto"]))
+    x, y = xy(curve_of(axes, colour))
     np.testing.assert_array_equal(x, ditto[0].clients["round"])
     np.testing.assert_allclose(y, np.mean(means, axis=0), rtol=1e-5)
     (axes,) = comparison_figures.comparison_curves(runs, "bytes").axes
-    x, _ = xy(curve_of(axes, colours["ditto"]))
+    x, _ = xy(curve_of(axes, colour))
     np.testing.assert_allclose(x, 2 * 52_000e-6 * ditto[0].clients["round"])
 
 
@@ -176,13 +170,15 @@ def test_differences_to_the_best_with_their_intervals():
 
 def test_equal_curves_are_one():
     a, b = np.arange(3.0), np.arange(3.0) + 1
-    assert merge_equal(["a", "b", "c"], [a, b, a]) == [(0, "a = c"), (1, "b")]
+    assert merge_equal({"a": a, "b": b, "c": a}) == {"a": "a = c", "b": "b"}
 
 
-def test_a_method_keeps_its_colour():
-    styles = comparison_figures.method_styles
-    assert styles(["a", "b", "c"], "c")[0] == styles(["b", "a"], None)[1]
-    seen = {(s["color"], s["linestyle"]) for s in line_styles([*map(str, range(28))])}
+def test_a_method_keeps_its_colour(runs):
+    styles = comparison_figures.method_styles(group_runs(runs))
+    assert comparison_figures.method_styles(group_runs(runs[::-1])) == styles
+    assert styles["local only"]["color"] == GREY
+    styles = line_styles(map(str, range(28)))
+    seen = {(s["color"], s["linestyle"]) for s in styles.values()}
     assert len(seen) == 28
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from pfljax.evaluation.over_clients import FIGURES
 from pfljax.report import pairs, sweeps, write_sweep_report
 from pfljax.report.tables import values_by_seed
 from pfljax.report.tidy import ORACLE
@@ -21,10 +22,9 @@ ACCURACY = {  # (mu, mixing) -> of seeds 0 and 1
 
 
 def row(values, model, round_, mean, metric="accuracy", **more):
-    what = {"round": round_, "evaluated": model, "clients": "all", "lambda": ""}
-    what |= {"split": "test", "metric": metric}
-    figures = {"mean": mean, "std": 0.1, "weighted": mean, "worst10": 0.2}
-    return values | what | figures | more
+    what = {"round": round_, "clock": "", "evaluated": model, "clients": "all"}
+    what |= {"lambda": "", "split": "test", "metric": metric}
+    return values | what | dict.fromkeys(FIGURES, 0.1) | {"mean": mean} | more
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_figure_has_a_line_for_each_of_the_rest(rows):
     assert axes.get_xlabel() == "mu"
     assert [t.get_text() for t in axes.get_xticklabels()] == ["0", "0.1"]
     drawn = [bar.lines[0].get_ydata() for bar in axes.containers]
-    np.testing.assert_allclose(drawn, [[60, 85], [40, 40]])
+    np.testing.assert_allclose(np.array(drawn, float), [[60, 85], [40, 40]])
     whiskers = axes.containers[0].lines[2][0].get_segments()
     np.testing.assert_allclose(
         np.ptp([s[:, 1] for s in whiskers], 1), [28.28, 14.14], 1e-3
