@@ -8,6 +8,7 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.curves import make_curve, spent
+from pfljax.report.runs import is_local
 from pfljax.runs import claims
 from pfljax.runs.result import Result, result
 
@@ -67,21 +68,15 @@ def evaluate(
 def _read_baseline(run: Result, folder: str | Path) -> Result:
     """The run of local training in `folder`, on the same clients and seed."""
     local = result(folder)
-    method = local.experiment.algorithm.name
-    if method != "local":
+    is_fitting = (
+        is_local(local.experiment)
+        and local.experiment.seed == run.experiment.seed
+        and claims.same_clients(local.partition, run.partition)
+    )
+    if not is_fitting:
         raise ValueError(
-            f"baseline {folder} is a run of {method!r}; give a run of 'local' on the "
-            "same data"
-        )
-    if not claims.same_clients(local.partition, run.partition):
-        raise ValueError(
-            f"baseline {folder} is over other clients; run it with the same data "
-            "settings and seed"
-        )
-    if local.experiment.seed != run.experiment.seed:
-        raise ValueError(
-            f"baseline {folder} has seed {local.experiment.seed}, and {run.folder} has "
-            f"{run.experiment.seed}; give the run of local training with that seed"
+            f"baseline {folder} does not fit {run.folder}; give a run of 'local' with "
+            f"the same data settings and seed {run.experiment.seed}"
         )
     return local
 

@@ -10,10 +10,6 @@ from pfljax.report.tables import format_number
 from pfljax.runs.result import Result
 
 Card = tuple[str, str, str]  # title, value, note
-MEMORY_OF = {
-    "process": "of the process, since it began",
-    "device": "of the fullest device, since the process began",
-}
 
 
 def key_figures(run: Result) -> list[Card]:
@@ -132,7 +128,7 @@ def _costs(run: Result) -> Iterator[Card]:
         yield "FLOPs of a local step", f"{flops / 1e6:,.3f} M", note
     peak = run.environment.get("peak_bytes")
     if peak is not None:
-        note = MEMORY_OF.get(run.environment.get("peak_of", ""), "")
+        note = f"of the {run.environment['peak_of']}, from the start of the process"
         yield "Most memory", f"{peak / 1e6:.0f} MB", note
 
 

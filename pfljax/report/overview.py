@@ -8,7 +8,7 @@ prints a table and sentences in 80 columns.
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from pfljax.evaluation.significance import ENOUGH, LEVEL
+from pfljax.evaluation.significance import LEVEL
 from pfljax.report.captions import COLUMN_NOTES
 from pfljax.report.frames import Frame
 from pfljax.report.tables import Column, Table, format_rows, keep_known, values_by_seed
@@ -130,9 +130,9 @@ def _describe_undecided(undecided: Frame) -> str:
     """The comparisons that the seeds cannot decide, and how many seeds could."""
     seeds = count_noun(int(undecided.seeds.max()), "seed")
     # `seeds_needed` counts from five on; fewer may do, by the moderated t.
-    special = {"nan": "over 100", f"{ENOUGH}": f"at most {ENOUGH}"}
+    words = {"nan": "over 100", "5": "at most 5"}
     needed = undecided.needed.astype(float)
-    counts = [special.get(text, text) for text in needed.map("{:.0f}".format)]
+    counts = needed.map("{:.0f}".format).replace(words).tolist()
     if len(set(counts)) == 1:
         counts = counts[:1]
     if len(counts) > MOST_NAMES:

@@ -6,6 +6,7 @@ the accuracy and loss of all clients. Figures of fairness have a mean alone. A s
 table (`sweeps.read`) has the same columns.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -83,10 +84,8 @@ def main_accuracies(frame: Frame) -> dict[str, dict[int, float]]:
     """The final accuracy of the main models, by method and seed."""
     rows = select_main(frame[frame["last"] & (frame.metric == "accuracy")])
     rows = rows[rows["mean"].notna()]
-    means: dict[str, dict[int, float]] = {}
-    for row in rows.to_dict("records"):
-        means.setdefault(row["method"], {})[int(row["seed"])] = float(row["mean"])
-    return means
+    methods = rows.set_index("seed").groupby("method", sort=False)
+    return {str(method): seeds["mean"].to_dict() for method, seeds in methods}
 
 
 def _evaluated_lines(run: Result) -> Iterator[Row]:
@@ -213,10 +212,9 @@ def _find_baseline(
         and other.experiment.seed == run.experiment.seed
         and other.partition["sha256"] == run.partition["sha256"]
     ]
-    settings = vars(run.experiment)
-
-    def count_equal(other: Result) -> int:
-        theirs = vars(other.experiment)
-        return sum(theirs[name] == settings[name] for name in settings)
-
-    return max(candidates, key=count_equal, default=None)
+    own = vars(run.experiment).values()
+    return max(
+        candidates,
+        key=lambda other: sum(map(operator.eq, own, vars(other.experiment).values())),
+        default=None,
+    )

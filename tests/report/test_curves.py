@@ -142,22 +142,16 @@ def test_other_metrics_go_by_name(make_run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "seed", "data", "message"),
-    [
-        ("local", 0, "cd" * 32, "is over other clients; run it with the same data"),
-        ("fedavg", 0, "ab" * 32, "is a run of 'fedavg'"),
-        ("local", 1, "ab" * 32, "has seed 1, and .*ours has 0; give the run of local"),
-    ],
+    ("name", "seed", "data"),
+    [("local", 0, "cd" * 32), ("fedavg", 0, "ab" * 32), ("local", 1, "ab" * 32)],
 )
-def test_a_baseline_of_other_clients_is_refused(
-    make_run, tmp_path, name, seed, data, message
-):
+def test_a_baseline_of_other_clients_is_refused(make_run, tmp_path, name, seed, data):
     ours = make_run(tmp_path / "ours", "ditto")
     other = tmp_path / "other"
     make_run(other, name, seed)
     manifest = read_partition(other) | {"sha256": data}
     write_partition(other, manifest, {})
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="does not fit"):
         report.evaluate(ours, baseline=other)
 
 
