@@ -283,4 +283,4 @@ def margins(problem: Column, rows: Sequence[Row]) -> str:
     if measured is None:
         return ""
     theirs = "not published" if problem.margin is None else f"{problem.margin:+.2f}"
-    return f"FedAKT over the best of the others: {measured:+.2f}; published: {theirs}"
+    return f"FedAKT minus the best other method: {measured:+.2f}; published: {theirs}"

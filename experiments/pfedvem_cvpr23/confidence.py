@@ -104,7 +104,7 @@ def accuracies(runs: Sweep) -> np.ndarray:
 
 
 def leads(sweeps: Mapping[tuple[str, str], Sweep]) -> str:
-    """By how much weighing heads by confidence leads weighing them by rows."""
+    """The gain of weighting heads by confidence over weighting them by examples."""
     lines = []
     for differing in DIFFERING:
         pair = [sweeps.get((differing, label)) for label in WEIGHED]
@@ -114,9 +114,9 @@ def leads(sweeps: Mapping[tuple[str, str], Sweep]) -> str:
         by_confidence, by_rows = (accuracies(runs) for runs in pair if runs)
         lead = by_confidence - by_rows
         lines.append(
-            f"{differing}: by confidence over by rows {lead.mean():+.2f} ± "
-            f"{std_over_seeds(lead):.2f} points, ahead in {np.sum(lead > 0)} of "
-            f"{len(lead)} seeds"
+            f"Gain of weights by confidence over weights by examples ({differing}): "
+            f"{lead.mean():+.2f} ± {std_over_seeds(lead):.2f} points, ahead in "
+            f"{np.sum(lead > 0)} of {len(lead)} seeds."
         )
     return "\n\n".join(lines)
 
@@ -174,7 +174,8 @@ def markdown(rows: Sequence[Row], told: Sequence[Told]) -> str:
         lines.append(f"| {' | '.join(texts)} |")
     names = ("tau", "uncertainty", "deviation")
     lines += [
-        "\nSpearman's rank correlation with what clients differ in, mean over seeds:\n",
+        "\nSpearman's rank correlation with the quantity in which the clients differ, "
+        "mean over seeds:\n",
         f"| clients differ in | {' | '.join(names)} |",
         "|---|---|---|---|",
     ]

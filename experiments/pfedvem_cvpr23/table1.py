@@ -42,17 +42,18 @@ def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:
 
 
 def note(column: str, rows: Sequence[best_round.Row]) -> str:
-    """What confidences gain over rows as weights, and what is known of the paper's."""
+    """The gain of weights by confidence, and the numbers that an index publishes."""
     last = {row.method: row.final_acc_mean for row in rows if row.column == column}
     texts = []
     if set(WEIGHED) <= set(last):
         confident, by_rows = (last[method] for method in WEIGHED)
         texts.append(
-            f"By confidence over by rows, last round: {confident - by_rows:+.2f}."
+            "Gain of weights by confidence over weights by examples in the last round: "
+            f"{confident - by_rows:+.2f} points."
         )
     known = UNVERIFIED[column.partition(",")[0]]
     numbers = ", ".join(f"{method} {number}" for method, number in known.items())
-    texts.append(f"Unverified, of no stated number of clients: {numbers}.")
+    texts.append(f"Published (unverified, number of clients unknown): {numbers}.")
     return " ".join(texts)
 
 

@@ -29,9 +29,11 @@ def cells(small: bool, rounds: int | None) -> list[best_round.Cell]:
 
 
 def note(column: str, rows: Sequence[best_round.Row]) -> str:
-    """What the method gains over FedAvg."""
+    """The gain of the method over FedAvg."""
     gains = best_round.gains(rows, column, "FedAvg")
-    return "" if "pFedVEM" not in gains else f"Over FedAvg: {gains['pFedVEM']:+.2f}"
+    if "pFedVEM" not in gains:
+        return ""
+    return f"Gain of pFedVEM over FedAvg: {gains['pFedVEM']:+.2f} points."
 
 
 if __name__ == "__main__":

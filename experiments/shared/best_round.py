@@ -193,7 +193,8 @@ def markdown(
     for column in dict.fromkeys(row.column for row in rows):
         own = [row for row in rows if row.column == column]
         lines += [
-            f"### {column}, {own[0].rounds} rounds, {own[0].seeds} seeds\n",
+            f"### {column}, {own[0].rounds} rounds, {own[0].seeds} "
+            f"{'seed' if own[0].seeds == 1 else 'seeds'}\n",
             "| method | published | best pooled | best mean | final pooled | "
             "final mean | best round |",
             "|---|---|---|---|---|---|---|",
