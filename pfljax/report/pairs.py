@@ -46,11 +46,6 @@ class Scores(NamedTuple):
     data: Mapping[int, str] = {}  # SHA-256 of the data and who holds it, by seed
     is_baseline: bool = False
 
-    @property
-    def mean(self) -> float:
-        """The mean over seeds."""
-        return float(np.mean(list(self.means.values())))
-
 
 def make_scores(group: Group, means: Mapping[int, float]) -> Scores:
     """The scores of a group of runs; `means` are by seed."""
@@ -70,8 +65,8 @@ def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
     A method without a mean that is finite is left out.
     """
     methods = [method for method in methods if method.means]
-    methods.sort(key=lambda m: -m.mean)
-    with_best, others = [], []
+    methods.sort(key=lambda m: -np.mean(list(m.means.values())))
+    families: dict[bool, list[tuple[Scores, Scores]]] = {True: [], False: []}
     refusals = []
     for a, b in itertools.combinations(methods, 2):
         is_with_best = a is methods[0]
@@ -81,9 +76,12 @@ def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
         if problem:
             refusals.append(f"Not compared: {problem}.")
         else:
-            (with_best if is_with_best else others).append((a, b))
-    rows = [row | {"with_best": True} for row in _compare_family(with_best)]
-    rows += [row | {"with_best": False} for row in _compare_family(others)]
+            families[is_with_best].append((a, b))
+    rows = [
+        row | {"with_best": is_with_best}
+        for is_with_best, family in families.items()
+        for row in _compare_family(family)
+    ]
     return make_frame(rows, [*NAMES, *(column.key for column in COLUMNS)]), refusals
 
 

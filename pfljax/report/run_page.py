@@ -135,7 +135,7 @@ def _environment(run: Result) -> dict[str, str]:
 
 def _data(partition: Mapping[str, Any]) -> dict[str, str]:
     """The manifest, without what it says of each client."""
-    hidden = (*BY_CLIENT, "unseen", "sha256")
+    hidden = (*BY_CLIENT, "unseen")
     lines = {n: format_value(v) for n, v in partition.items() if n not in hidden}
     if partition.get("unseen"):
         lines["clients held out"] = str(len(partition["unseen"]["class_histogram"]))
@@ -148,7 +148,4 @@ def _data(partition: Mapping[str, Any]) -> dict[str, str]:
     if isinstance(official, list):
         total = np.sum(official, axis=0).tolist()
         official = dict(zip(partition["official_names"], total, strict=True))
-    return lines | {
-        "official split": format_value(official),
-        "sha256": partition["sha256"],
-    }
+    return lines | {"official split": format_value(official)}

@@ -6,18 +6,13 @@ from typing import Any
 from pfljax.report.html import Pairs, format_value
 from pfljax.runs.settings import HELP
 
-# What is said behind models whose paper could not be read, by how their names begin.
-ASSUMED = {"htcnn_akt": ", widths assumed"}
+ASSUMED = "htcnn_akt"  # names of models of a paper that does not give their widths
 
 
 def model_names(names: Sequence[str]) -> str:
-    """Models or groups of models, and what is assumed of them."""
-    notes = [
-        note
-        for beginning, note in ASSUMED.items()
-        if any(name.startswith(beginning) for name in names)
-    ]
-    return (", ".join(names) or "none") + "".join(notes)
+    """Models or groups of models, and whether their widths are assumed."""
+    is_assumed = any(name.startswith(ASSUMED) for name in names)
+    return (", ".join(names) or "none") + (", widths assumed" if is_assumed else "")
 
 
 def model_of_each(names: Sequence[str], count: int) -> list[str]:

@@ -275,16 +275,14 @@ def latex(table: Table) -> str:
     text = styler.apply(lambda _: bold, axis=None).to_latex(
         hrules=True, caption=caption, position_float="centering"
     )
-    text = text.replace(
-        r"\begin{tabular}", r"\resizebox{\textwidth}{!}{\begin{tabular}"
-    )
-    text = text.replace(r"\end{tabular}", r"\end{tabular}}")
     for letter, command in LATEX.items():
         text = text.replace(letter, command)
     return text
 
 
 LATEX = {"±": r"$\pm$", "²": "$^2$", EMPTY: "--"}
+LATEX[r"\begin{tabular}"] = r"\resizebox{\textwidth}{!}{\begin{tabular}"
+LATEX[r"\end{tabular}"] = r"\end{tabular}}"
 LATEX |= {"α": r"$\alpha$", "λ": r"$\lambda$", "μ": r"$\mu$", "ν": r"$\nu$"}
 
 

@@ -32,10 +32,6 @@ from pfljax.runs.settings import DATA_SETTINGS
 from pfljax.runtime import files
 
 LEAD = ("differences", "curves_by_rounds", "accuracy")  # figures of the first screen
-WITHOUT_BASELINES = (
-    "This sweep does not contain local training and fine-tuned FedAvg. To compare a "
-    "point with them, run pfljax compare."
-)
 
 
 def write_run_report(
@@ -154,8 +150,6 @@ def write_sweep_report(
     about = read_json(Path(folder) / "sweep.json")
     settings = to_json(from_dict(about["experiment"]))
     over = about["over"]
-    scores = sweeps.make_scores(rows)
-    has_baselines = any(each.is_baseline for each in scores)
     swept = {name: ", ".join(map(str, values)) for name, values in over.items()}
     fact = f"{settings['algorithm']} over {', '.join(over)}"
     report = Report(
@@ -163,11 +157,10 @@ def write_sweep_report(
         facts=[fact, *comparison_page.problem_facts(settings)],
         notices=sweeps.progress(rows, about.get("asked", over)),
         frame=sweeps.tidy(rows),
-        scores=scores,
+        scores=sweeps.make_scores(rows),
         ranked=not set(sweeps.swept_names(rows)).intersection(DATA_SETTINGS),
         figures={"accuracy": sweeps.figure(rows)},
         more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
-        advice=[] if has_baselines else [WITHOUT_BASELINES],
     )
     page = files.make_folder(Path(out)) / "sweep.html"
     return _write(report, page, targets, with_tables, figure_kinds, verbose)
@@ -184,7 +177,6 @@ class Report(NamedTuple):
     ranked: bool  # whether the numbers are of one problem
     figures: Mapping[str, Figure | None]  # by name, beside that of differences
     more: Mapping[str, Sequence[Block]]
-    advice: Sequence[str] = ()
 
 
 def _write(
@@ -211,7 +203,7 @@ def _write(
     pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)
     lead = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
-    opened: list[Block] = [" ".join(answer), first, *report.advice, *lead]
+    opened: list[Block] = [" ".join(answer), first, *lead]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
     files.write_text(page, render(report.title, report.facts, notices, opened, folded))
