@@ -1,8 +1,7 @@
 """The page of a comparison: its answer, two figures, and tables that are folded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pfljax.report.html import Block
 from pfljax.report.run_page import origin_pairs, run_notices
@@ -12,13 +11,10 @@ from pfljax.report.seeds import (
     differing_problem,
     differing_settings,
 )
-from pfljax.report.settings import settings_by_group, value_text
+from pfljax.report.settings import problem_facts, settings_by_group, value_text
 from pfljax.report.tables import EMPTY, Table, format_number
-from pfljax.runs import names
 from pfljax.runs.config import to_json
 from pfljax.runtime.words import count_noun
-
-FACTS = ("dataset", "partition", "model", "models")
 
 
 def comparison_notices(
@@ -60,15 +56,6 @@ def comparison_facts(groups: Sequence[Group]) -> list[str]:
         count_noun(len(runs), "run"),
         f"seeds {', '.join(map(str, seeds))}",
         *problem_facts(shared),
-    ]
-
-
-def problem_facts(settings: Mapping[str, Any]) -> list[str]:
-    """The data and the model, as far as `settings` has them."""
-    return [
-        f"{name} {names.short(value_text(name, settings[name]))}"
-        for name in FACTS
-        if settings.get(name)
     ]
 
 

@@ -9,9 +9,13 @@ from pfljax.report import figures
 from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.quantities import list_quantities
-from pfljax.report.settings import model_names, model_of_each, settings_by_group
+from pfljax.report.settings import (
+    model_names,
+    model_of_each,
+    problem_facts,
+    settings_by_group,
+)
 from pfljax.report.tables import Table, format_number
-from pfljax.runs import names
 from pfljax.runs.config import to_json
 from pfljax.runs.result import Result
 from pfljax.runtime.words import count_noun
@@ -62,17 +66,15 @@ def run_notices(run: Result, subject: str) -> list[str]:
 
 
 def _facts(run: Result) -> list[str]:
-    experiment = run.experiment
-    models = experiment.models
-    partition = names.short(str(experiment.partition))
+    settings = to_json(run.experiment)
+    if run.partition.get("given"):
+        settings["partition"] = "given in Python"
     return [
-        experiment.algorithm.name,
-        *([f"models {model_names(list(map(str, models)))}"] if models else []),
-        f"data {names.short(str(experiment.dataset))}",
-        f"partition {'given in Python' if run.partition.get('given') else partition}",
+        run.experiment.algorithm.name,
+        *problem_facts(settings),
         count_noun(len(run.partition["class_histogram"]), "client"),
         count_noun(run.rounds, "round"),
-        f"seed {experiment.seed}",
+        f"seed {run.experiment.seed}",
     ]
 
 

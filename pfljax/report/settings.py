@@ -4,24 +4,26 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from pfljax.report.html import Pairs, format_value
+from pfljax.runs import names
 from pfljax.runs.settings import HELP
 
-ASSUMED = "htcnn_akt"  # names of models of a paper that does not give their widths
+FACTS = ("dataset", "partition", "model", "models")  # of a page's header
+ASSUMED = "htcnn_akt"  # begins the models of a paper that does not give their widths
 
 
-def model_names(names: Sequence[str]) -> str:
+def model_names(models: Sequence[str]) -> str:
     """Models or groups of models, and whether their widths are assumed."""
-    is_assumed = any(name.startswith(ASSUMED) for name in names)
-    return (", ".join(names) or "none") + (", widths assumed" if is_assumed else "")
+    is_assumed = any(model.startswith(ASSUMED) for model in models)
+    return (", ".join(models) or "none") + (", widths assumed" if is_assumed else "")
 
 
-def model_of_each(names: Sequence[str], count: int) -> list[str]:
+def model_of_each(models: Sequence[str], count: int) -> list[str]:
     """The model of each of `count` clients, for the setting `models`."""
     # Here, for it loads Flax, which few reports need.
     from pfljax.models.model_groups import GROUPS
 
-    models = [model for name in names for model in GROUPS.get(name, [name])]
-    return [models[client % len(models)] for client in range(count)]
+    each = [model for name in models for model in GROUPS.get(name, [name])]
+    return [each[client % len(each)] for client in range(count)]
 
 
 def value_text(name: str, value: Any) -> str:
@@ -31,13 +33,22 @@ def value_text(name: str, value: Any) -> str:
     return format_value(value)
 
 
+def problem_facts(settings: Mapping[str, Any]) -> list[str]:
+    """The data and the model, as far as `settings` has them."""
+    return [
+        f"{name} {names.short(value_text(name, settings[name]))}"
+        for name in FACTS
+        if settings.get(name)
+    ]
+
+
 def settings_by_group(
     settings: Mapping[str, Any], without: Container[str] = ()
 ) -> list[Pairs]:
     """The settings of a config.json below their headings, without these names."""
     groups = []
-    for title, names in HELP.items():
-        shown = [n for n in names if n in settings and n not in without]
-        group = {name: value_text(name, settings[name]) for name in shown}
-        groups.append(Pairs(group, title.capitalize()))
+    for title, group in HELP.items():
+        shown = [n for n in group if n in settings and n not in without]
+        texts = {name: value_text(name, settings[name]) for name in shown}
+        groups.append(Pairs(texts, title.capitalize()))
     return groups

@@ -21,7 +21,7 @@ from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
 from pfljax.report.run_page import run_notices, run_page
 from pfljax.report.seeds import differing_problem, group_runs
-from pfljax.report.settings import settings_by_group
+from pfljax.report.settings import problem_facts, settings_by_group
 from pfljax.report.style import Figure, save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, tidy
@@ -154,7 +154,7 @@ def write_sweep_report(
     fact = f"{settings['algorithm']} over {', '.join(over)}"
     report = Report(
         title="Sweep",
-        facts=[fact, *comparison_page.problem_facts(settings)],
+        facts=[fact, *problem_facts(settings)],
         notices=sweeps.progress(rows, about.get("asked", over)),
         frame=sweeps.tidy(rows),
         scores=sweeps.make_scores(rows),
