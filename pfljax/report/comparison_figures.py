@@ -7,7 +7,7 @@ import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.frames import Frame
-from pfljax.report.runs import client_accuracy, is_local
+from pfljax.report.runs import is_local
 from pfljax.report.seeds import Group, group_runs
 from pfljax.report.style import (
     BAND,
@@ -146,8 +146,7 @@ def accuracy_over_clients(groups: Sequence[Group]) -> Figure:
     share = np.linspace(0, 100, 101)
     quantiles = {group.label: _quantiles(group, 100 - share) for group in groups}
     for method, label in merge_equal(quantiles).items():
-        if quantiles[method].size:
-            axes.plot(share, quantiles[method], label=wrap(label), **styles[method])
+        axes.plot(share, quantiles[method], label=wrap(label), **styles[method])
     axes.set(xlim=(0, 100), xlabel="clients, from best to worst (%)")
     axes.set_ylabel("test accuracy (%)")
     axes.grid(axis="y", **GRID)
@@ -156,10 +155,6 @@ def accuracy_over_clients(groups: Sequence[Group]) -> Figure:
 
 
 def _quantiles(group: Group, percent: np.ndarray) -> np.ndarray:
-    """Quantiles over clients of the accuracy in percent; empty if no seed has it."""
-    quantiles = []
-    for run in group.runs:
-        accuracy = client_accuracy(run)
-        if accuracy is not None and np.isfinite(accuracy).any():
-            quantiles.append(np.nanpercentile(100 * accuracy, percent))
-    return np.mean(quantiles, axis=0) if quantiles else np.empty(0)
+    """Quantiles over clients of the accuracy in percent."""
+    last = [100 * run.clients["personal/test/accuracy"][-1] for run in group.runs]
+    return np.mean([np.nanpercentile(values, percent) for values in last], axis=0)

@@ -33,10 +33,8 @@ MOST_ROUNDS = 12
 COLOURS = {"personal": PALETTE[0], "server": PALETTE[1]}
 
 
-def learning_curves(run: Result) -> Figure | None:
+def learning_curves(run: Result) -> Figure:
     """Test accuracy and loss by round: the mean and a 10-90 % band over clients."""
-    if not list_models(run):
-        return None
     figure, (accuracy, loss) = new_figure(8.4, 3.2, 2)
     rounds = run.clients["round"]
     _draw_models(accuracy, run, rounds, "accuracy", 100)
@@ -59,7 +57,7 @@ def learning_curves(run: Result) -> Figure | None:
 
 def accuracy_by_seconds(run: Result) -> Figure | None:
     """Test accuracy by virtual seconds: the mean and a 10-90 % band over clients."""
-    if "clock" not in run.metrics[-1] or not list_models(run):
+    if "clock" not in run.metrics[-1]:
         return None
     figure, (axes,) = new_figure(5.2, 3.2)
     seconds = [line["clock"] for line in run.metrics if line.get("evaluations")]
@@ -81,11 +79,9 @@ def _draw_models(
             draw_clients(axes, x, scale * values, color=COLOURS[model], label=text)
 
 
-def accuracy_by_client(run: Result) -> Figure | None:
+def accuracy_by_client(run: Result) -> Figure:
     """Test accuracy of each client at the last round, sorted by the first model's."""
     models = list_models(run)
-    if not models:
-        return None
     figure, (axes,) = new_figure(5.2, 3.2)
     last = {m: 100 * run.clients[f"{m}/test/accuracy"][-1] for m in models}
     order = np.argsort(next(iter(last.values())), kind="stable")  # NaN goes last

@@ -1,11 +1,10 @@
 """The key figures of a run: the numbers to see first."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from pfljax.report.runs import is_main, main_accuracy, model_text, number
+from pfljax.report.runs import Record, is_main, model_text, number
 from pfljax.report.tables import format_number
 from pfljax.runs.result import Result
 
@@ -28,43 +27,44 @@ def _percent(share: float | None) -> str:
 
 
 def _accuracies(run: Result) -> Iterator[Card]:
-    last = run.summary["last"]
-    chosen = run.summary.get("chosen_on_validation")
+    last, chosen = run.summary["last"], run.summary["chosen_on_validation"]
     is_same = bool(chosen) and chosen["round"] == last["round"]
     too = ", also chosen on validation" if is_same else ""
-    yield from _accuracy(f"Accuracy at the last round{too}", last)
-    accuracy = main_accuracy(last["evaluations"])
-    if accuracy:
-        note = (
-            f"over all clients, standard deviation {_percent(accuracy.get('std'))} "
-            f"points, least {_percent(accuracy.get('min'))} %"
-        )
-        yield "Worst tenth of clients", f"{_percent(accuracy.get('worst10'))} %", note
+    yield _accuracy(f"Accuracy at the last round{too}", last)
+    accuracy = next(iter(_by_model(last).values()))
+    note = (
+        f"over all clients, standard deviation {_percent(accuracy['std'])} points, "
+        f"least {_percent(accuracy['min'])} %"
+    )
+    yield "Worst tenth of clients", f"{_percent(accuracy['worst10'])} %", note
     if chosen and not is_same:
-        yield from _accuracy("Accuracy at the round chosen on validation", chosen)
-    mixture = (run.summary.get("mixture") or {}).get("chosen_on_validation") or {}
-    if mixture.get("accuracy"):
-        mean = _percent(mixture["accuracy"].get("mean"))
+        yield _accuracy("Accuracy at the round chosen on validation", chosen)
+    mixture = (run.summary["mixture"] or {}).get("chosen_on_validation")
+    if mixture:
+        mean = _percent(mixture["accuracy"]["mean"])
         note = "each client's λ is chosen on its validation data; mean over clients"
         yield "Accuracy, λ chosen on validation", f"{mean} %", note
-    best = run.summary.get("best_on_test")
-    if best:
-        note = f"not a result: round {best['round']} is chosen on the test data"
-        yield "Best on test", f"{_percent(best['accuracy'])} %", note
+    best = run.summary["best_on_test"]
+    note = f"not a result: round {best['round']} is chosen on the test data"
+    yield "Best on test", f"{_percent(best['accuracy'])} %", note
 
 
-def _accuracy(title: str, evaluation: Mapping[str, Any]) -> Iterator[Card]:
+def _accuracy(title: str, evaluation: Record) -> Card:
     """The accuracy of the main model, and in the note that of the others."""
-    means = {}
-    for record in sorted(evaluation["evaluations"], key=lambda each: not is_main(each)):
-        if (record["split"], record["clients"]) == ("test", "all"):
-            accuracy = record["metrics"].get("accuracy", {})
-            means[model_text(record)] = f"{_percent(accuracy.get('mean'))} %"
-    if means:
-        main, *others = means
-        notes = [f"round {evaluation['round']}, {main}"]
-        notes += [f"{model} {means[model]}" for model in others]
-        yield title, means[main], "; ".join(notes)
+    (main, accuracy), *others = _by_model(evaluation).items()
+    notes = [f"round {evaluation['round']}, {main}"]
+    notes += [f"{model} {_percent(other['mean'])} %" for model, other in others]
+    return title, f"{_percent(accuracy['mean'])} %", "; ".join(notes)
+
+
+def _by_model(evaluation: Record) -> dict[str, Record]:
+    """Figures of the test accuracy over all clients, those of the main model first."""
+    records = sorted(evaluation["evaluations"], key=lambda each: not is_main(each))
+    return {
+        model_text(record): record["metrics"]["accuracy"]
+        for record in records
+        if (record["split"], record["clients"]) == ("test", "all")
+    }
 
 
 def _dissimilarity(run: Result) -> Iterator[Card]:

@@ -16,7 +16,7 @@ from pfljax.evaluation import significance
 from pfljax.evaluation.significance import Pair
 from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.runs import client_accuracy, is_local, is_tuned_fedavg
+from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.seeds import Group
 from pfljax.report.tables import Column, Table, format_rows, keep_known
 
@@ -49,12 +49,13 @@ class Scores(NamedTuple):
 
 def make_scores(group: Group, means: Mapping[int, float]) -> Scores:
     """The scores of a group of runs; `means` are by seed."""
-    clients = {run.experiment.seed: client_accuracy(run) for run in group.runs}
+    by_seed = {run.experiment.seed: run for run in group.runs}
+    accuracy = "personal/test/accuracy"
     return Scores(
         method=group.label,
         means=means,
-        clients={s: values for s, values in clients.items() if values is not None},
-        data={run.experiment.seed: run.partition["sha256"] for run in group.runs},
+        clients={seed: run.clients[accuracy][-1] for seed, run in by_seed.items()},
+        data={seed: run.partition["sha256"] for seed, run in by_seed.items()},
         is_baseline=is_local(group.experiment) or is_tuned_fedavg(group.experiment),
     )
 

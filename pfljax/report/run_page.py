@@ -10,10 +10,10 @@ from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, rende
 from pfljax.report.key_figures import key_figures
 from pfljax.report.quantities import list_quantities
 from pfljax.report.settings import (
-    model_names,
     model_of_each,
     problem_facts,
     settings_by_group,
+    value_text,
 )
 from pfljax.report.tables import Table, format_number
 from pfljax.runs.config import to_json
@@ -81,17 +81,13 @@ def _facts(run: Result) -> list[str]:
 def _client_table(run: Result) -> Table:
     """A row for each client; in a large federation for those that fare worst."""
     columns = client_columns(run)
-    C = len(columns["Client"])
-    shown = np.arange(C)
-    title = f"Each of {C} clients"
-    if C > MOST_CLIENTS:
-        models = list(figures.list_models(run))
-        if models:
-            accuracy = run.clients[f"{models[0]}/test/accuracy"][-1]
-            shown = np.argsort(accuracy, kind="stable")
-        shown = shown[:MOST_CLIENTS]
-        title = f"The {MOST_CLIENTS} clients of least accuracy, of {C}"
-    rows = [[str(column[i]) for column in columns.values()] for i in shown.tolist()]
+    rows = [list(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    title = f"Each of {len(rows)} clients"
+    if len(rows) > MOST_CLIENTS:
+        accuracy = run.clients["personal/test/accuracy"][-1]
+        worst = np.argsort(accuracy, kind="stable")[:MOST_CLIENTS]
+        title = f"The {MOST_CLIENTS} clients of least accuracy, of {len(rows)}"
+        rows = [rows[client] for client in worst]
     return Table(title, list(columns), rows)
 
 
@@ -130,9 +126,7 @@ def _environment(run: Result) -> dict[str, str]:
     """The versions and the machine behind the numbers, as far as recorded."""
     environment = dict(run.environment)
     packages = environment.pop("packages", {})
-    if "model" in environment:
-        environment["model"] = model_names(environment["model"].split(","))
-    return {n: format_value(value) for n, value in (environment | packages).items()}
+    return {n: value_text(n, value) for n, value in (environment | packages).items()}
 
 
 def _data(partition: Mapping[str, Any]) -> dict[str, str]:

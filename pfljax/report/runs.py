@@ -1,6 +1,6 @@
 """Reads records and the accuracy of clients from finished runs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,20 +9,12 @@ from pfljax.runs.log import NEWEST
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 
-Record = Mapping[str, Any]  # one of the evaluations in summary.json
+Record = Mapping[str, Any]  # of a model, in the evaluations of summary.json
 
 
 def is_main(record: Record) -> bool:
     """True if methods are compared by this model: the one that each client uses."""
     return record["model"] == "personal" and record["when"] == NEWEST
-
-
-def main_accuracy(evaluations: Iterable[Record]) -> dict[str, float | None]:
-    """Figures of the main model's test accuracy over all clients; {} if unknown."""
-    for record in evaluations:
-        if is_main(record) and (record["split"], record["clients"]) == ("test", "all"):
-            return record["metrics"].get("accuracy", {})
-    return {}
 
 
 def model_text(record: Record) -> str:
@@ -51,10 +43,8 @@ def client_accuracy(
 
 def personal_is_server(run: Result) -> bool:
     """True if both models have the same accuracy for all clients and rounds."""
-    personal = run.clients.get("personal/test/accuracy")
-    server = run.clients.get("server/test/accuracy")
-    if personal is None or server is None:
-        return False
+    personal = run.clients["personal/test/accuracy"]
+    server = run.clients.get("server/test/accuracy", np.empty(0))
     return np.array_equal(personal, server, equal_nan=True)
 
 

@@ -8,12 +8,12 @@ from pfljax.runs import names
 from pfljax.runs.settings import HELP
 
 FACTS = ("dataset", "partition", "model", "models")  # of a page's header
-ASSUMED = "htcnn_akt"  # begins the models of a paper that does not give their widths
+ASSUMED = "htcnn_akt"  # models of a paper that does not give their widths
 
 
 def model_names(models: Sequence[str]) -> str:
     """Models or groups of models, and whether their widths are assumed."""
-    is_assumed = any(model.startswith(ASSUMED) for model in models)
+    is_assumed = any(ASSUMED in model for model in models)
     return (", ".join(models) or "none") + (", widths assumed" if is_assumed else "")
 
 
