@@ -86,10 +86,10 @@ def _find_factories(kind: str) -> Mapping[str, Callable]:
 def _list_model_groups() -> list[str]:
     """One line for each group of architectures: its name in brackets and its models."""
     from pfljax.models.model_groups import GROUPS
-    from pfljax.report.settings import ASSUMED
+    from pfljax.report.settings import describe_widths
 
     return [
-        f"[{name}] for --models{ASSUMED.get(name, '')}: {' '.join(members)}"
+        f"[{name}] for --models{describe_widths(name)}: {' '.join(members)}"
         for name, members in GROUPS.items()
     ]
 

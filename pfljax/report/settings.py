@@ -8,13 +8,17 @@ from pfljax.runs import names
 from pfljax.runs.settings import HELP
 
 FACTS = ("dataset", "partition", "model", "models")  # of a page's header
-ASSUMED = "htcnn_akt"  # models of a paper that does not give their widths
 
 
 def model_names(models: Sequence[str]) -> str:
     """Models or groups of models, and whether their widths are assumed."""
-    is_assumed = any(ASSUMED in model for model in models)
-    return (", ".join(models) or "none") + (", widths assumed" if is_assumed else "")
+    text = ", ".join(models) or "none"
+    return text + describe_widths(text)
+
+
+def describe_widths(models: str) -> str:
+    """A note on models of a paper that does not give their widths, else ""."""
+    return ", widths assumed" if "htcnn_akt" in models else ""
 
 
 def model_of_each(models: Sequence[str], count: int) -> list[str]:
