@@ -1,19 +1,25 @@
-"""Where SuPerFed's code departs from its paper, and what that does to the numbers.
+"""The six places where SuPerFed's code departs from its paper, and their effect.
 
     pfljax prepare mnist
     python experiments/superfed_kdd22/deviations.py
 
-Six places (KDD 2022 and the code of its authors), both forms of each: SCAFFOLD that is
-FedAvg; pFedMe stepped by epochs and evaluated with w, and APFL in CIFAR-10's column;
-noise types swapped, with noisy test labels; lambda chosen on test rows; calibration
-errors by batch; un-squared proximal terms. MNIST, 50 clients with two shards each, or
-dealt by Dirichlet of alpha = 100 for noise; 20 rounds, a tenth of the rows for
-validation, three seeds. pFedMe in its paper's form has rates that the grid of
-`tuned.py` chose on all rows, since it diverges at those of the others.
+The script runs both forms of each place (KDD 2022, and the code of its authors):
 
-What was reached: all but the terms of FedProx and MM change a number; `REPORT.md`
-One form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two
-busy cores.
+  - SCAFFOLD, which is FedAvg in the code;
+  - pFedMe, which steps by epochs and is evaluated with w, and is APFL in CIFAR-10's
+    column;
+  - the types of noise, which are swapped, with noisy test labels;
+  - lambda, which is chosen on test examples;
+  - calibration errors, which are computed by batch;
+  - proximal terms, which are not squared.
+
+The runs use MNIST, 50 clients with two shards each (for noise a Dirichlet partition
+with alpha = 100), 20 rounds, a tenth of the examples for validation, and three seeds.
+pFedMe in its paper's form has the rates that the grid of `tuned.py` chose on all
+examples, because it diverges at the rates of the others.
+
+All places except the terms of FedProx and MM change a number (see `REPORT.md`). One
+form with three seeds (`--only "pFedMe, code"`) took 3.5 min on one of two busy cores.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,16 +3,17 @@
     pfljax prepare cifar10
     python experiments/superfed_kdd22/fig3.py --scale small
 
-16 points of MM and of LM: one sweep, two compiled programs. On a CPU every core takes
-one run after another of a program; an accelerator takes them under one vmap. Published
-are accuracies of each client's best lambda, mean over clients, after 100 rounds. Mixing
-begins after 40 % of the rounds, as in the text; the authors' script has 0. The small
-scale is MNIST with 500 clients, 20 rounds. --separate runs every point as a run
-of its own instead. Both tell how many points they ran and the seconds.
+The 16 points of MM and of LM are one sweep of two compiled programs. On a CPU every
+core takes one run after another, and an accelerator takes the runs of a program under
+one vmap. The published accuracies are those of each client's best lambda, averaged over
+clients, after 100 rounds. Mixing begins after 40 % of the rounds, as in the text; the
+authors' script has 0. The small scale is MNIST with 500 clients and 20 rounds.
+`--separate` runs every point as a separate run. Both forms print the number of points
+that they ran, and the seconds.
 
-What was reached: mu = 1 is too much, as published; the other three cannot be told apart
-by three seeds, and nu does nothing yet; `REPORT.md`. At the small scale with one
-seed the sweep took 466 s on one core, --separate 1,142 s.
+mu = 1 is too much, as published. Three seeds cannot distinguish the other three values,
+and nu has no effect yet (see `REPORT.md`). At the small scale with one seed the sweep
+took 466 s on one core, and `--separate` 1,142 s.
 """
 
 import csv

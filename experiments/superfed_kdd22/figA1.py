@@ -3,17 +3,18 @@
     pfljax prepare mnist
     python experiments/superfed_kdd22/figA1.py --scale small
 
-MNIST, 500 clients with two shards each. The paper does not say along which directions;
-here they are two random ones, normalised filter by filter (Li et al., 2018), the same
-draws for all methods, from -1 to 1. The loss is that of the global model on the test
-rows of all clients together, 21 x 21 points. Sharpness (SAM, ASAM) and the greatest
-eigenvalue are of that same loss on all test rows, not of the training loss.
+The runs use MNIST and 500 clients with two shards each. The paper does not give its
+directions. Here they are two random ones, normalised filter by filter (Li et al.,
+2018), from -1 to 1, and the same for all methods. The plane has 21 x 21 points of the
+global model's loss on the test examples of all clients together. Sharpness (SAM, ASAM)
+and the greatest eigenvalue are those of the same loss on all test examples, not of the
+training loss.
 
-The figure is of the first seed, the table of all; a seed is a run of its own, for a
-sweep keeps no models. The paper prints no numbers to put beside them.
+The figure shows the first seed, and the table all seeds. Each seed is a separate run,
+because a sweep keeps no models. The paper prints no numbers to compare with.
 
-What was reached: FedAvg's global model is the flatter one (`REPORT.md`). The small
-scale took 5 min a seed on one core.
+FedAvg's global model is the flatter one (see `REPORT.md`). The small scale took 5 min
+for each seed on one core.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,14 +3,15 @@
     pfljax prepare mnist
     python experiments/superfed_kdd22/figA2.py --scale small
 
-MNIST, 500 clients: the runs of Table 1's column, from its folder if they are there.
-Mean over clients of the accuracy at (1 - lambda) w + lambda v after the last round; the
-band is the std over clients, the bars are that over seeds. Published: APFL peaks near
-its lambda of 0.25, SuPerFed is flat.
+The runs are those of Table 1's column of MNIST with 500 clients, from its folder if
+they are there. The figure shows the mean over clients of the accuracy at (1 - lambda) w
++ lambda v after the last round. The band is the standard deviation over clients, and
+the bars are the standard deviation over seeds. In the paper APFL peaks near its lambda
+of 0.25, and SuPerFed is flat.
 
-What was reached at paper scale: APFL falls by 35 points towards lambda = 1, MM and LM
-by 5 and 6 (`REPORT.md`). The paper prints no numbers to put beside them. The small
-scale with one seed took 91 s on one core.
+At paper scale APFL falls by 35 points towards lambda = 1, and MM and LM by 5 and 6 (see
+`REPORT.md`). The paper prints no numbers to compare with. The small scale with one seed
+took 91 s on one core.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Makes the forms of SuPerFed's code known to pfljax, under names of their own."""
+"""Registers the forms of SuPerFed's code with pfljax, under their own names."""
 
 import os
 from pathlib import Path

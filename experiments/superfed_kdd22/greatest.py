@@ -1,8 +1,8 @@
-"""SuPerFed's numbers other than the accuracy, as its code takes them from the path.
+"""SuPerFed's metrics other than the accuracy, as its code takes them from the path.
 
-The code reports, of every metric, each client's greatest value over the lambdas that
-are best for some client. They stand beside a sweep in greatest/SEED.json, in rows of
-the sweep's tidy table.
+For every metric the code reports each client's greatest value over the lambdas that are
+best for some client. `greatest/SEED.json` beside a sweep has these values, in the form
+of the sweep's tidy table.
 """
 
 from pathlib import Path

@@ -1,8 +1,9 @@
-"""Label noise as SuPerFed's code has it under the names of the paper's two kinds.
+"""Label noise as in SuPerFed's code, under the names of the paper's two kinds.
 
-The kinds are swapped, and a client's test labels are as noisy as its others. The
-published Table 4 agrees with this alone. (The code also deals rows by their noisy
-labels. Here the true ones decide, which at Table 4's alpha = 100 is all but the same.)
+The kinds are swapped, and a client's test labels are as noisy as its other labels. The
+published Table 4 agrees only with this. (The code also partitions examples by their
+noisy labels. Here the true labels are used, which is almost the same at Table 4's
+alpha = 100.)
 """
 
 from pfljax.data.label_noise import Noise, pair, symmetric

@@ -1,28 +1,33 @@
-"""What the experiments of the SuperFed paper share: protocol, methods, tables.
+"""The protocol, methods and tables that the scripts of the SuPerFed paper share.
 
-Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628. Published numbers are in
-`published.csv` (mean and population std over clients of one run); those of
-SuPerFed take the best lambda of each client on its test rows, and of metrics other than
-the accuracy the greatest over all lambdas best for some client.
+Hahn, Jeong, Lee, KDD 2022, https://arxiv.org/abs/2109.07628. `published.csv` has the
+published numbers (mean and population std over the clients of one run). Those of
+SuPerFed use the best lambda of each client on its test examples. Metrics other than the
+accuracy are the greatest over all lambdas that are best for some client.
 
-The methods are as in the authors' code, which made the numbers (`methods/`): un-squared
-proximal terms, APFL with the round's w and alpha = 0.25, pFedMe with theta trained an
-epoch at a time and evaluated with w. Where that code has it otherwise than here:
+The methods are those of the authors' code, which made the numbers (`methods/`):
+proximal terms are not squared, APFL uses the round's w and alpha = 0.25, and pFedMe
+trains theta one epoch at a time and is evaluated with w. The code differs from these
+scripts as follows:
 
-  SCAFFOLD   is FedAvg; here SCAFFOLD by plain SGD, which its option II needs, at ten
-             times the rate = rate / (1 - 0.9) (option I diverges with few clients)
-  APFL       no weight decay on w; here on all
-  clients    of Ditto, APFL and SuPerFed that never took part: evaluated with a v that
-             was never trained (here `evaluate_untrained`); here with w
-  layers     of one shape start alike; here each has its own draw
-  accuracy   mean over batches of a client's test rows, a short last one counting as
-             any (with 500 clients 24 rows: 10, 10 and 4); here every row counts alike
-  biases     of batch normalisation (Table 2) are in no proximal term of FedProx, Ditto
-             and pFedMe; here they are
-  noise      rows are dealt by the noisy labels; here by the true ones
+  SCAFFOLD   It is FedAvg. Here SCAFFOLD runs with plain SGD, which its option II needs,
+             at ten times the rate = rate / (1 - 0.9). (Option I diverges with few
+             clients.)
+  APFL       There is no weight decay on w. Here all parameters have it.
+  clients    Clients of Ditto, APFL and SuPerFed that never took part are evaluated with
+             a v that was never trained (here `evaluate_untrained`). Here they are
+             evaluated with w.
+  layers     Layers of one shape have the same initial values. Here each is drawn.
+  accuracy   It is the mean over the batches of a client's test examples, where a short
+             last batch counts as much as the others (with 500 clients a client has 24
+             examples: 10, 10 and 4). Here every example counts equally.
+  biases     Biases of batch normalisation (Table 2) are in no proximal term of FedProx,
+             Ditto and pFedMe. Here they are.
+  noise      Examples are partitioned by the noisy labels. Here the true labels are
+             used.
 
 A column of a table is one problem. For each method it is one sweep over the seeds, in
-OUT/COLUMN/METHOD: killed, the same command goes on with the runs that are not finished.
+OUT/COLUMN/METHOD. If it is killed, the same command continues with the unfinished runs.
 """
 
 import re

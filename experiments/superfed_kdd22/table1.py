@@ -1,15 +1,15 @@
-"""SuPerFed, Table 1: two classes a client, top-1 accuracy (KDD 2022).
+"""SuPerFed, Table 1: two classes for each client, top-1 accuracy (KDD 2022).
 
     pfljax prepare mnist; pfljax prepare cifar10
     python experiments/superfed_kdd22/table1.py --scale small
     python experiments/superfed_kdd22/table1.py --scale paper --columns MNIST-K100
 
-What was reached with MNIST (`REPORT.md`): Kendall's tau 0.82, 0.89 and 0.78 with 50,
-100 and 500 clients, personal models within half a point of the published. On one of two
-busy cores a run of 500 rounds took 12 (SCAFFOLD) to 54 min (APFL) with 50 clients, 6
-(FedRep) to 20 min (APFL, SuPerFed) with 100, FedAvg's 2 min with 500; ten rounds of
-CIFAR-10 with 100 clients 5 to 28 min a method. CIFAR-10's published pFedMe is APFL, and
-is left out of the ranks.
+With MNIST, Kendall's tau is 0.82, 0.89 and 0.78 with 50, 100 and 500 clients, and
+personal models are within half a point of the published numbers (see `REPORT.md`). On
+one of two busy cores, a run of 500 rounds took 12 (SCAFFOLD) to 54 min (APFL) with 50
+clients, 6 (FedRep) to 20 min (APFL, SuPerFed) with 100, and 2 min (FedAvg) with 500.
+Ten rounds of CIFAR-10 with 100 clients took 5 to 28 min for each method. CIFAR-10's
+published pFedMe is APFL, so it has no rank.
 """
 
 from protocol import CIFAR10, MNIST, Column, main

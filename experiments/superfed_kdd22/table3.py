@@ -5,12 +5,13 @@
     python experiments/superfed_kdd22/table3.py --scale paper --columns FEMNIST \\
         --dataset leaf:path=FOLDER/femnist/data,classes=62
 
-FEMNIST, and Shakespeare at paper scale, are what LEAF's own preprocessing makes. The
-small scale takes the 25 largest of Shakespeare's roles from the plays themselves, at a
-160th of the rows, an LSTM of 64 units, and 10 rounds of batches of 10 at the rate 0.1.
+FEMNIST, and Shakespeare at paper scale, come from LEAF's own preprocessing. The small
+scale takes the 25 largest of Shakespeare's roles from the plays themselves. It has a
+160th of the examples, an LSTM of 64 units, and 10 rounds of batches of 10 at the rate
+0.1.
 
-What was reached: 26 % of next characters after 10 rounds where 51 % are published after
-500 (FedAvg); `REPORT.md`. The small scale took 24 min on two busy cores.
+FedAvg predicts 26 % of the next characters after 10 rounds, and the paper reports 51 %
+after 500 (see `REPORT.md`). The small scale took 24 min on two busy cores.
 """
 
 from protocol import PROTOCOL, Column, main

@@ -3,15 +3,16 @@
     pfljax prepare mnist; pfljax prepare cifar10
     python experiments/superfed_kdd22/table4.py --scale small        # MNIST, pair noise
 
-Each problem in both forms. As the paper has it: a named noise on training labels, clean
-test labels. As the authors' code has it ("legacy"): the two types are swapped, and test
-labels are as noisy as the training labels are; the published numbers are of this form.
-Calibration errors are means over batches of ten rows, as in the code: with ten rows
-they measure mostly the estimator's bias, and are comparable among themselves only.
-Those of SuPerFed are, as published, the greatest over the lambdas best for some client.
+Each problem runs in two forms. In the paper's form, training labels have the noise that
+is named, and test labels are clean. In the form of the authors' code ("legacy"), the
+two types of noise are swapped, and test labels are as noisy as training labels.
+Calibration errors are means over batches of ten examples, as in the code. With ten
+examples they mostly measure the bias of the estimator, so they can only be compared
+with each other. Those of SuPerFed are the greatest over the lambdas that are best for
+some client, as published.
 
-What was reached: the published numbers are of the legacy form; `REPORT.md`. The
-small scale took 19 min on two cores busy with other work, too.
+The published numbers are those of the legacy form (see `REPORT.md`). The small scale
+took 19 min on two cores that also did other work.
 """
 
 from protocol import CIFAR10, MNIST, Column, main

@@ -3,14 +3,14 @@
     pfljax prepare mnist; pfljax prepare cifar10
     python experiments/superfed_kdd22/table5.py --scale small
 
-L / R is the share of the rounds before mixing starts; nu = 2, mu = 0.01, R = 200. The
-small scale is MNIST with 500 clients, R = 100, beside the numbers of CIFAR-10. The
-accuracy is that of each client's best lambda on its test rows, the loss the greatest
-over the lambdas that are best for some client. The settings are those of the text; the
-authors' script has R = 300, and nu = 1 of MM.
+L / R is the share of the rounds before mixing starts; nu = 2, mu = 0.01 and R = 200.
+The small scale is MNIST with 500 clients and R = 100, and is shown beside the numbers
+of CIFAR-10. The accuracy is that of each client's best lambda on its test examples. The
+loss is the greatest over the lambdas that are best for some client. The settings are
+those of the text; the authors' script has R = 300, and nu = 1 for MM.
 
-What was reached: a start at 0.8 is worst on each of three seeds, 0.2 best for LM
-(`REPORT.md`). The small scale with one seed took 11 min on one core.
+A start at 0.8 is the worst on each of three seeds, and a start at 0.2 is the best for
+LM (see `REPORT.md`). The small scale with one seed took 11 min on one core.
 """
 
 from collections.abc import Sequence

@@ -3,17 +3,17 @@
     pfljax prepare mnist
     python experiments/superfed_kdd22/tuned.py --scale small
 
-Nine points a method, three learning rates by three values of what is the method's own
-(momentum, where it has no number), on one seed: one sweep. Chosen is the point with the
-best accuracy of the personal models on the clients' validation rows after the last
-round; it then runs on all seeds. Methods have the papers' forms (squared proximal
-terms, pFedMe with inner steps, APFL adaptive from alpha). Beside it stands what the
-published tables' methods give in the same rounds, in the form and with the
-hyperparameters of the authors' code. The budget is one of points and rounds: pFedMe
-takes five gradients a minibatch, and FedRep, Ditto and APFL train longer a round, too.
+Each method has nine candidates: three learning rates by three values of one of its own
+options (momentum, if it has no numeric option). They run on one seed as one sweep. The
+candidate whose personal models have the best accuracy on the clients' validation
+examples after the last round is chosen, and runs on all seeds. Methods have the papers'
+forms (squared proximal terms, pFedMe with inner steps, APFL with an adaptive alpha).
+The table also shows the form and the hyperparameters of the authors' code, in the same
+rounds. The budget counts candidates and rounds, not time: pFedMe takes five gradients
+for each minibatch, and FedRep, Ditto and APFL train longer in a round.
 
-What was reached: pFedMe goes from the last place to the third, tau 0.82 without it
-(`REPORT.md`). The small scale took 28 min on two busy cores.
+pFedMe goes from the last place to the third. Without it, Kendall's tau is 0.82 (see
+`REPORT.md`). The small scale took 28 min on two busy cores.
 """
 
 import csv
