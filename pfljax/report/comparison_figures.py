@@ -7,7 +7,7 @@ import numpy as np
 
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.frames import Frame
-from pfljax.report.runs import is_local
+from pfljax.report.runs import PERSONAL, is_local
 from pfljax.report.seeds import Group, group_runs
 from pfljax.report.style import (
     BAND,
@@ -156,5 +156,5 @@ def accuracy_over_clients(groups: Sequence[Group]) -> Figure:
 
 def _quantiles(group: Group, percent: np.ndarray) -> np.ndarray:
     """Quantiles over clients of the accuracy in percent."""
-    last = [100 * run.clients["personal/test/accuracy"][-1] for run in group.runs]
+    last = [100 * run.clients[PERSONAL][-1] for run in group.runs]
     return np.mean([np.nanpercentile(values, percent) for values in last], axis=0)

@@ -8,11 +8,10 @@ import numpy as np
 
 from pfljax.evaluation import fairness
 from pfljax.report.curves import make_curve, spent
-from pfljax.report.runs import is_local
+from pfljax.report.runs import PERSONAL, is_local
 from pfljax.runs import claims
 from pfljax.runs.result import Result, result
 
-PERSONAL = "personal/test/accuracy"
 SHARES = ("/accuracy", "/top5")  # between 0 and 1, and more is better
 
 

@@ -74,8 +74,9 @@ def overview_table(methods: Frame, most: int | None = None) -> Table:
     columns = [accuracy, *keep_known(methods, others)]
     shown = methods.head(most or len(methods))
     marks = shown.is_alike.map({True: "*", False: ""})
-    cells = format_rows(shown, columns)
-    rows = [[m, mark, *c] for m, mark, c in zip(shown.index, marks, cells, strict=True)]
+    numbers = format_rows(shown, columns)
+    heads = zip(shown.index, marks, strict=True)
+    rows = [[*head, *cells] for head, cells in zip(heads, numbers, strict=True)]
     if len(shown) < len(methods):
         more = f"... and {len(methods) - len(shown)} more"
         rows.append([more, *[""] * (len(columns) + 1)])

@@ -16,7 +16,7 @@ from pfljax.evaluation import significance
 from pfljax.evaluation.significance import Pair
 from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.runs import is_local, is_tuned_fedavg
+from pfljax.report.runs import PERSONAL, is_local, is_tuned_fedavg
 from pfljax.report.seeds import Group
 from pfljax.report.tables import Column, Table, format_rows, keep_known
 
@@ -50,11 +50,10 @@ class Scores(NamedTuple):
 def make_scores(group: Group, means: Mapping[int, float]) -> Scores:
     """The scores of a group of runs; `means` are by seed."""
     by_seed = {run.experiment.seed: run for run in group.runs}
-    accuracy = "personal/test/accuracy"
     return Scores(
         method=group.label,
         means=means,
-        clients={seed: run.clients[accuracy][-1] for seed, run in by_seed.items()},
+        clients={seed: run.clients[PERSONAL][-1] for seed, run in by_seed.items()},
         data={seed: run.partition["sha256"] for seed, run in by_seed.items()},
         is_baseline=is_local(group.experiment) or is_tuned_fedavg(group.experiment),
     )
@@ -67,8 +66,7 @@ def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
     """
     methods = [method for method in methods if method.means]
     methods.sort(key=lambda m: -np.mean(list(m.means.values())))
-    families: dict[bool, list[tuple[Scores, Scores]]] = {True: [], False: []}
-    refusals = []
+    with_best, others, refusals = [], [], []
     for a, b in itertools.combinations(methods, 2):
         is_with_best = a is methods[0]
         if not (is_with_best or a.is_baseline or b.is_baseline):
@@ -77,12 +75,8 @@ def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
         if problem:
             refusals.append(f"Not compared: {problem}.")
         else:
-            families[is_with_best].append((a, b))
-    rows = [
-        row | {"with_best": is_with_best}
-        for is_with_best, family in families.items()
-        for row in _compare_family(family)
-    ]
+            (with_best if is_with_best else others).append((a, b))
+    rows = _compare_family(with_best, True) + _compare_family(others, False)
     return make_frame(rows, [*NAMES, *(column.key for column in COLUMNS)]), refusals
 
 
@@ -118,7 +112,7 @@ def pair(a: Scores, b: Scores) -> Pair:
 
 
 def _compare_family(
-    comparisons: Sequence[tuple[Scores, Scores]],
+    comparisons: Sequence[tuple[Scores, Scores]], with_best: bool
 ) -> list[dict[str, Any]]:
     """The rows of comparisons that are read, and corrected, together."""
     differences = [pair(a, b) for a, b in comparisons]
@@ -130,7 +124,8 @@ def _compare_family(
     ):
         needed = significance.seeds_needed(estimate, len(comparisons))
         rows.append(
-            {"method": a.method, "against": b.method, "seeds": len(difference.means)}
+            {"method": a.method, "against": b.method, "with_best": with_best}
+            | {"seeds": len(difference.means)}
             | estimate._asdict()
             | {"p_holm": p_holm, "needed": float(needed or "nan")}
             | _test_ranks(difference)

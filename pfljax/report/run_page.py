@@ -9,6 +9,7 @@ from pfljax.report import figures
 from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.quantities import list_quantities
+from pfljax.report.runs import PERSONAL
 from pfljax.report.settings import (
     model_of_each,
     problem_facts,
@@ -84,7 +85,7 @@ def _client_table(run: Result) -> Table:
     rows = [list(map(str, row)) for row in zip(*columns.values(), strict=True)]
     title = f"Each of {len(rows)} clients"
     if len(rows) > MOST_CLIENTS:
-        accuracy = run.clients["personal/test/accuracy"][-1]
+        accuracy = run.clients[PERSONAL][-1]
         worst = np.argsort(accuracy, kind="stable")[:MOST_CLIENTS]
         title = f"The {MOST_CLIENTS} clients of least accuracy, of {len(rows)}"
         rows = [rows[client] for client in worst]

@@ -9,6 +9,7 @@ from pfljax.runs.log import NEWEST
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 
+PERSONAL = "personal/test/accuracy"  # in clients.npz
 Record = Mapping[str, Any]  # of a model, in the evaluations of summary.json
 
 
@@ -43,7 +44,7 @@ def client_accuracy(
 
 def personal_is_server(run: Result) -> bool:
     """True if both models have the same accuracy for all clients and rounds."""
-    personal = run.clients["personal/test/accuracy"]
+    personal = run.clients[PERSONAL]
     server = run.clients.get("server/test/accuracy", np.empty(0))
     return np.array_equal(personal, server, equal_nan=True)
 
