@@ -69,7 +69,6 @@ def begin(
     now.
     """
     check_data(path, manifest)
-    _check_store(path, experiment.state_storage)
     if (path / "config.json").exists():
         old = read_config(path)
         experiment = experiment.replace(label=old.label, devices=old.devices)
@@ -80,16 +79,6 @@ def begin(
     # Another width would sum in another order: after the first checkpoint it stays.
     if not has_saved_state(path):
         write_json(path / "environment.json", environment.now() | {"width": width})
-
-
-def _check_store(path: Path, store: str) -> None:
-    """Refuses to resume with another `state_storage` than the run's."""
-    old = read_config(path).state_storage if (path / "config.json").exists() else store
-    if old != store:
-        raise FolderError(
-            f"{path} has state_storage {old!r}, not {store!r}; resume with "
-            f"--state-storage {old}, or choose another --out"
-        )
 
 
 def check_python(path: Path, federation: Any = None, task: Any = None) -> None:

@@ -11,6 +11,8 @@ from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 
 FORMAT = 3  # of config.json
 CHANGEABLE = (*UNHASHED, "rounds")  # by going on
+# A store changes no number, but the states of a run are in the one that it began with.
+MAY_DIFFER = {*UNHASHED} - {"state_storage"}  # of one run in its folder
 
 
 def to_dict(experiment: Experiment) -> dict[str, Any]:
@@ -70,11 +72,14 @@ def looks_ahead(experiment: Experiment) -> bool:
 
 
 def difference(old: Experiment, new: Experiment) -> list[str]:
-    """The settings that differ and change a number, as "name: old -> new"."""
+    """The settings in which two runs of one folder may not differ, but do.
+
+    Each is "name: old -> new".
+    """
     before = to_json(old)
     after = to_json(new)
     return [
         f"{name}: {before[name]} -> {after[name]}"
         for name in before
-        if name not in UNHASHED and before[name] != after[name]
+        if name not in MAY_DIFFER and before[name] != after[name]
     ]

@@ -131,8 +131,8 @@ class Experiment:
         gradients at the server's model, and its loss on all training examples.
 
     Machine:
-      width: The number of clients that train at once on a device. "auto" measures it;
-        None is the default of the platform.
+      width: The number of clients that train at once on a device. None is the default
+        of the platform.
       devices: The number of devices that share the cohort. None takes as many as
         the cohort can use.
       pin_clients: Keep each client's examples and state on one device, which trains it.
@@ -198,7 +198,7 @@ class Experiment:
     ood_examples: Count = 0
     dissimilarity: bool = False
 
-    width: AtLeastOne | Literal["auto"] | None = None
+    width: AtLeastOne | None = None
     devices: AtLeastOne | None = None
     pin_clients: bool = False
     state_storage: Literal["device", "host", "disk"] = "device"

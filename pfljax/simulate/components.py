@@ -119,7 +119,7 @@ def default_model(input_shape: tuple[int, ...]) -> str:
 
 def resolve_width(experiment: Experiment) -> int | None:
     """The width in the settings, or that of the platform."""
-    if isinstance(experiment.width, int):
+    if experiment.width is not None:
         return experiment.width
     return WIDTHS.get(jax.default_backend())
 
