@@ -11,6 +11,8 @@ import numpy as np
 from pfljax.core.types import Algorithm, Metrics
 from pfljax.engine.setting import Setting
 
+NUMBERS = (jax.Array, np.ndarray, np.number, int, float)
+
 LOOKS = (
     "the selection looks at the model of each client, so the method's uploads have to "
     "be models, such as those of fedavg, fedprox and ditto"
@@ -71,12 +73,14 @@ def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metri
         raise ValueError(
             f"{name}: `train` returned metrics of type {came}; expected a dict{where}"
         )
-    shape = np.shape(metrics.get("loss", 0.0))
-    if shape != ():
-        raise ValueError(
-            f"{name}: `train` returned a loss of shape {list(shape)}; expected a "
-            f"scalar{where}"
-        )
+    for key, value in metrics.items():
+        is_numeric = isinstance(value, NUMBERS)
+        if not is_numeric or (key == "loss" and np.shape(value)):
+            came = f"of shape {list(np.shape(value))}" if is_numeric else repr(value)
+            raise ValueError(
+                f"{name}: `train` returned the metric {key!r} {came}; expected an "
+                f"array of numbers, and a scalar for the loss{where}"
+            )
     return returned
 
 

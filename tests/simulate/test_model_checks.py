@@ -72,7 +72,8 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
             "(c, w, {'lost': 0.0})",
             "returned the metrics ['lost']; give the data loss",
         ),
-        ("(c, w, {'loss': jnp.ones(4)})", "returned a loss of shape [4]"),
+        ("(c, w, {'loss': jnp.ones(4)})", "the metric 'loss' of shape [4]"),
+        ("(c, w, {'loss': 0.0, 'note': 'ok'})", "the metric 'note' 'ok'; expected an"),
     ],
 )
 def test_training_that_returns_something_else(folder, tmp_path, result, expected):
