@@ -10,7 +10,6 @@ from typing import Any
 from pfljax.runs import checks, config
 from pfljax.runs.folder import (
     FolderError,
-    complete,
     has_saved_state,
     read_config,
     read_partition,
@@ -72,9 +71,8 @@ def begin(
     if (path / "config.json").exists():
         old = read_config(path)
         experiment = experiment.replace(label=old.label, devices=old.devices)
-        if not complete(path, experiment):
-            for name in ("summary.json", "report.html"):  # of fewer rounds
-                (path / name).unlink(missing_ok=True)
+        for name in ("summary.json", "report.html"):  # of fewer rounds
+            (path / name).unlink(missing_ok=True)
     write_json(path / "config.json", config.to_dict(experiment))
     # Another width would sum in another order: after the first checkpoint it stays.
     if not has_saved_state(path):

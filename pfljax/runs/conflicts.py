@@ -62,14 +62,8 @@ def _cohort(experiment: Experiment) -> Iterator[str]:
 
 
 def _models(experiment: Experiment) -> Iterator[str]:
-    models, clients = experiment.models, experiment.clients
-    if models and experiment.model.name != "auto":
+    if experiment.models and experiment.model.name != "auto":
         yield f"model is {str(experiment.model)!r} and models are set; set one of them"
-    if clients is not None and len(models) > clients:
-        yield (
-            f"models has {len(models)} names, but there are {clients} clients; "
-            "give fewer models, or more clients"
-        )
 
 
 def _dissimilarity(experiment: Experiment) -> Iterator[str]:

@@ -56,11 +56,9 @@ def _folder_name(folder: Path) -> str:
     return f"{folder.absolute().parent.name}-{name}" if SEED.fullmatch(name) else name
 
 
-def short(choice: Component | str) -> str:
+def short(choice: str) -> str:
     """A component as text, with its files named without their folders."""
-    if isinstance(choice, str):
-        return ",".join(map(_file_name, choice.split(",")))
-    return _word(choice)
+    return ",".join(map(_file_name, choice.split(",")))
 
 
 def _file_name(option: str) -> str:

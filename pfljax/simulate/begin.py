@@ -14,7 +14,6 @@ from pfljax.core.precision import EXACT
 from pfljax.core.requirements import require_call
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
-from pfljax.models import check_task
 from pfljax.runs import checks, claims, folder, partition
 from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
@@ -28,7 +27,7 @@ from pfljax.simulate import (
     simulation,
     width,
 )
-from pfljax.simulate.components import resolve_model, resolve_width
+from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import list_splits
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.simulation import Simulation
@@ -116,9 +115,6 @@ def begin(
     _check_patience(experiment, training)
     manifest = partition.manifest(training, unseen, given=federation is not None)
     check_same("data", repr(claims.identity(manifest)))
-    if task is not None:
-        input_shape = training.train.examples.x.shape[1:]
-        check_task(task, input_shape, training.num_classes)
     sim = width.choose(experiment, training, task, path)
     malicious.malicious_share(sim.setting.channel, training)  # checks it
     # The folder is begun last, so that corrected settings can use the same one.
@@ -168,8 +164,7 @@ def check_method(
     experiment = validate(experiment, federation, task)
     devices.prepare()
     training, _ = build_federation(experiment, federation)
-    width = resolve_width(experiment)
-    simulation.simulation(experiment.replace(width=width), training, task)
+    simulation.simulation(experiment, training, task)
 
 
 def check_data(

@@ -10,7 +10,6 @@ from pfljax.core.types import Key, Metrics, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
 from pfljax.engine.population import DevicePopulation
-from pfljax.models import check_task
 from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
@@ -65,8 +64,6 @@ def build(
     devices.prepare()
     devices.check(experiment.devices)
     data, _ = build_federation(experiment, federation)
-    if task is not None:
-        check_task(task, data.train.examples.x.shape[1:], data.num_classes)
     sim = width.choose(experiment, data, task)
     population = DevicePopulation(sim.rounds, sim.setting.groups)
 

@@ -104,17 +104,11 @@ def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Mo
 
 def resolve_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
     """The model of the settings, or the one that "auto" selects for this shape."""
-    choice = experiment.model
-    return Component(default_model(input_shape)) if choice.name == "auto" else choice
-
-
-def default_model(input_shape: tuple[int, ...]) -> str:
-    """The default model for vectors, grey images or coloured images.
-
-    Each has a body and a head, so that every method supports it.
-    """
-    grey = len(input_shape) <= 2 or input_shape[-1] == 1
-    return "mlp" if grey else "gn_cnn"
+    if experiment.model.name != "auto":
+        return experiment.model
+    # Both have a body and a head, so that every method supports them.
+    is_grey = len(input_shape) <= 2 or input_shape[-1] == 1
+    return Component("mlp" if is_grey else "gn_cnn")
 
 
 def resolve_width(experiment: Experiment) -> int | None:
@@ -219,17 +213,12 @@ def _is(value: Any, number: float) -> bool:
 
 def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     """The optimizer as a function of the learning rate."""
-    choice = experiment.optimizer
-    if choice.name == "sgd":
-        return _make_sgd(experiment)
-    return optimizers.from_optax(choice)
-
-
-def _make_sgd(training: Experiment) -> Callable[[Any], Any]:
-    """SGD without the parts that are off, which would cost state and time.
-
-    A part with a traced number stays, even if it is 0 in some points of a sweep.
-    """
-    momentum = None if _is(training.momentum, 0) else training.momentum
-    weight_decay = None if _is(training.weight_decay, 0) else training.weight_decay
+    if experiment.optimizer.name != "sgd":
+        return optimizers.from_optax(experiment.optimizer)
+    # Parts that are off would cost state and time. A part with a traced number stays,
+    # even if it is 0 in some points of a sweep.
+    momentum = None if _is(experiment.momentum, 0) else experiment.momentum
+    weight_decay = experiment.weight_decay
+    if _is(weight_decay, 0):
+        weight_decay = None
     return optimizers.sgd(momentum, weight_decay)

@@ -113,7 +113,6 @@ def personal_model(
     Only clients that train are counted: client k is number `clients[k]` of the
     partition. Clients that are held out (`unseen`) have no state to export.
     """
-    require_a("client", client, (int, np.integer), A_CLIENT)
     sim, federation, state = load_state(path, federation, task)
     check_client(client, federation.num_clients)
     ids = np.array([client])
@@ -152,7 +151,6 @@ def export(
     task: Task | None = None,
 ) -> dict[str, np.ndarray]:
     """Writes a client's model, or with None the server's; returns its arrays."""
-    folder.read_config(path)  # raises an error unless it is a run
     check_file(out)
     if client is None:
         model = server_model(path, federation, task)

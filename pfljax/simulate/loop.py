@@ -196,13 +196,6 @@ def write_rounds(
     results.append(run, rounds)
     if run.experiment.log:
         everywhere(sink.write, [sinks.make_row(line) for line in rounds.lines])
-    return save_if_due(run, save, progress)
-
-
-def save_if_due(
-    run: Run, save: Callable[[Progress], None], progress: Progress
-) -> Progress:
-    """Saves a checkpoint of the state if one is due."""
     if not _is_due(run, progress):
         return progress
     save(progress)
@@ -242,7 +235,7 @@ def _copy(leaf: jax.Array) -> jax.Array:
 
 def _figures(progress: Progress) -> dict[str, Any]:
     """The numbers that the progress bar shows after this round."""
-    line = progress.last or {"train_loss": None}
+    line = progress.last
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
         figures["accuracy"] = results.headline(line)

@@ -76,19 +76,19 @@ def make_selection(
     each client's round.
     """
     factory = selection_factory(experiment)
-    sizes = np.asarray(known.get("sizes") or ())
-    facts: dict[str, Any] = {
+    sizes = np.asarray(known.get("sizes", ()))
+    facts = {
         "num_clients": num_clients,
         "rounds": experiment.rounds,
         "epochs": experiment.epochs,
         "task": task,
         # Without a clock an example takes a second.
         "seconds": np.maximum(sizes.astype(np.float64), 1),
+        **known,
+        "sizes": sizes,
     }
-    facts |= dict(known) | {"sizes": sizes}
     asked = factories.select_context(factory, **facts)
-    options = experiment.selection.options
-    drawn = factory(experiment.cohort, **asked, **options)
+    drawn = factory(experiment.cohort, **asked, **experiment.selection.options)
     if not experiment.stragglers:
         return drawn
     return selection.stragglers(

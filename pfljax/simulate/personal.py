@@ -16,6 +16,7 @@ from pfljax.evaluation.predictions import predict_examples
 from pfljax.evaluation.programs import client_models, score_models
 from pfljax.evaluation.views import PERSONAL
 from pfljax.runs import folder
+from pfljax.runs.result import result
 from pfljax.simulate import export
 from pfljax.simulate.blocks import Values, by_architecture, in_blocks, take
 from pfljax.simulate.population import open_to_read
@@ -100,10 +101,7 @@ def _load(
     path: str | Path, federation: Federation | None, task: Task | None
 ) -> tuple[Simulation, Federation, RunState, Callable[[Any], Any]]:
     """Loads (simulation, federation, state, a function of ids to stacked states)."""
-    if not folder.complete(Path(path), folder.read_config(Path(path))):
-        raise folder.FolderError(
-            f"{path} is not finished; finish it with `pfljax resume {path}`"
-        )
+    result(path)  # raises an error unless it is finished
     sim, federation, state = export.load_state(path, federation, task)
     population = open_to_read(sim, Path(path), state)
     return sim, federation, state, functools.partial(population.states, state)

@@ -12,7 +12,7 @@ from pfljax.core.types import Metrics, RunState
 from pfljax.engine.offload import Population
 from pfljax.runs import folder, log
 from pfljax.runs.log import Line
-from pfljax.runs.result import figures
+from pfljax.runs.result import read_line
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
 from pfljax.simulate import evaluation, malicious, privacy
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
     state: RunState
     done: int  # rounds
-    last: Line | None  # the last line of its log
+    last: Line  # of its log; {} before the first round
     log: int  # checksum of the log
     pace: float = 0.0  # seconds a round in the last call; 0 before the first
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
@@ -54,10 +54,10 @@ def log_lines(run: Run, metrics: Metrics, before: Progress) -> list[Line]:
     traffic = run.sim.traffic()
     last = before.last
     names = [name for name in sorted(metrics) if name not in (*COUNTS, SECONDS)]
-    total_down = last["bytes_down"] if last else 0
-    total_up = last["bytes_up"] if last else 0
+    total_down = last.get("bytes_down", 0)
+    total_up = last.get("bytes_up", 0)
     # Summed in Python: in float32 the clock of a long run would stop.
-    clock = last.get("clock", 0.0) if last else 0.0
+    clock = last.get("clock", 0.0)
     lines = []
     for i in range(len(metrics["asked"])):
         # Counts are small integers of the device; bytes are summed in Python, where
@@ -261,10 +261,7 @@ def _parse_line(line: Line) -> Line:
 
 def headline(line: Line) -> float:
     """Mean test accuracy over all clients, each with the model that it uses."""
-    by_split = figures(line["evaluations"]).get("personal", {})
-    accuracy = by_split.get("test", {}).get("accuracy", {})
-    mean = accuracy.get("mean")
-    return math.nan if mean is None else mean
+    return read_line(line).personal.test.accuracy
 
 
 def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str:

@@ -1,5 +1,6 @@
 """Restores a run from its newest checkpoint, and its log up to there."""
 
+from contextlib import suppress
 from functools import partial
 
 import jax
@@ -32,7 +33,7 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
     state = saved.state if saved else init(key)
     # The first state has the layout of a restored one, or rounds would compile twice.
     state = jax.device_put(state, mesh.shardings(run.sim.setting.mesh, state))
-    last = lines[-1] if lines else None
+    last = lines[-1] if lines else {}
     progress = Progress(
         state=state,
         done=done,
@@ -72,23 +73,15 @@ def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int
     lines = ask(log.read, file, done, due)
     in_order = [line["round"] for line in lines] == list(range(1, done + 1))
     checksum = None
-    if in_order:
-        checksum = _checksum(run, lines)
-    if checksum is None or expected not in (None, checksum):
+    with suppress(IndexError):  # of a history that lacks evaluations
+        checksum = log.checksum(lines, run.history, run.experiment.eval_every)
+    if not in_order or checksum is None or expected not in (None, checksum):
         raise folder.FolderError(
             f"{file}, clients.npz or .evaluations beside it is not what was written "
             f"up to round {done}, which the checkpoint is of: put them back, or start "
             "again with another --out"
         )
     return lines, checksum
-
-
-def _checksum(run: Run, lines: list[Line]) -> int | None:
-    """The checksum of the log; None if the history lacks evaluations."""
-    try:
-        return log.checksum(lines, run.history, run.experiment.eval_every)
-    except IndexError:
-        return None
 
 
 def _read_history(run: Run, done: int) -> None:

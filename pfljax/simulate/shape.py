@@ -47,8 +47,5 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
 
 def _hashable(value: Any) -> Any:
     """A number, or the nested tuples of an array: the key of a cache."""
-    if not isinstance(value, list):
-        value = np.asarray(value).tolist()
-    if isinstance(value, list):
-        return tuple(map(_hashable, value))
-    return value
+    value = np.asarray(value).tolist()
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value

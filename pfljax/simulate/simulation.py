@@ -28,12 +28,13 @@ from pfljax.evaluation.programs import (
 from pfljax.evaluation.uncertainty import select_ood
 from pfljax.evaluation.views import MIXTURE, SERVER
 from pfljax.evaluation.views import views as list_views
+from pfljax.models import check_task
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import clocks, model_checks
 from pfljax.simulate.architectures import mean_traffic, task_of_server
-from pfljax.simulate.components import make_setting, make_task
+from pfljax.simulate.components import make_setting, make_task, resolve_width
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.shape import Shape, make_shape
 from pfljax.simulate.step_cost import step_flops
@@ -85,7 +86,7 @@ def simulation(
     shape = make_shape(experiment, federation)
     # The experiment is the key of a cache: settings that no program needs are removed.
     key = experiment.replace(seed=0, out=None, label=None)
-    key = key.replace(keep_checkpoints=2)
+    key = key.replace(keep_checkpoints=2, width=resolve_width(experiment))
     usable = experiment.cohort
     # With pinned clients, devices without a client of the cohort hold data as well.
     if experiment.pin_clients:
@@ -112,6 +113,7 @@ def _simulation(
     _devices: int | None,
 ) -> Simulation:
     task = own.value if own else make_task(experiment, shape)
+    check_task(task, shape.input_shape, shape.num_classes)
     setting = make_setting(experiment, task, shape)
     num_clients = shape.num_clients
     name = experiment.algorithm.name

@@ -21,26 +21,22 @@ def after(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
 
     It is None after the last round.
     """
-    wanted = False
     if run.callback is not None:
         arguments = line["round"], read_line(line), state
         # Every process calls its own callback; process 0 decides for all.
         wanted = ask(bool, everywhere(_answer, run.callback, arguments))
-    total = run.experiment.rounds
-    if line["round"] == total:
-        return None
-    if wanted:
-        return stop(run.experiment, line["round"], CALLBACK)
+        if wanted and line["round"] < run.experiment.rounds:
+            return stop(run.experiment, line["round"], CALLBACK)
     return check_patience(run, state, line["round"])
 
 
-def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
+def _answer(callback: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
     """Whether the callback stops the run; None does not.
 
     Raises:
       ValueError: it returned something else, such as a metric.
     """
-    said = callback(*given)
+    said = callback(*arguments)
     if said is None:
         return False
     if np.shape(said) == () and np.asarray(said).dtype == bool:
@@ -51,13 +47,12 @@ def _answer(callback: Callable[..., Any], given: tuple[Any, ...]) -> bool:
     )
 
 
-def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | None:
+def resume(run: Run, state: RunState, line: Line) -> dict[str, Any] | None:
     """The same as `after` for a run that is resumed, without calling the callback.
 
     A run that was killed before its summary was written may have stopped there.
     """
-    total = run.experiment.rounds
-    if line is None or "evaluations" not in line or line["round"] == total:
+    if "evaluations" not in line:
         return None
     return line.get("stopped") or check_patience(run, state, line["round"])
 
@@ -65,7 +60,7 @@ def resume(run: Run, state: RunState, line: Line | None) -> dict[str, Any] | Non
 def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | None:
     """The reason for summary.json if patience stops the run here, else None."""
     patience = run.experiment.patience
-    if patience is None:
+    if patience is None or round_ == run.experiment.rounds:
         return None
     watched = run.experiment.monitor
     means = evaluation.on_validation(results.arrays(run, state), watched)

@@ -26,18 +26,18 @@ import pfljax
 from pfljax.simulate import loop
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-save_if_due = loop.save_if_due
+save_population = loop.save_population
 
 def counted(*args):
-    progress = save_if_due(*args)
+    save_population(*args)
+    progress = args[-1]
     if progress.done % 30 == 0:
         files = len(os.listdir("/proc/self/fd"))
         threads = len(os.listdir("/proc/self/task"))
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         print(files, threads, pages * os.sysconf("SC_PAGE_SIZE"), flush=True)
-    return progress
 
-loop.save_if_due = counted
+loop.save_population = counted
 experiment = pfljax.Experiment(
     model="mlp:hidden=(8,)", clients=6, cohort=3, rounds=300, eval_every=1, epochs=1,
     batch_size=20, out=sys.argv[1],

@@ -26,16 +26,16 @@ import json, os, signal, sys
 from pfljax import Experiment, run
 from pfljax.simulate import loop
 
-save_if_due = loop.save_if_due
+save_population = loop.save_population
 
 
-def save_or_die(run, save, progress):
+def save_or_die(population, save, progress):
     if progress.done == 4:
         os.kill(os.getpid(), signal.SIGKILL)
-    return save_if_due(run, save, progress)
+    return save_population(population, save, progress)
 
 
-loop.save_if_due = save_or_die
+loop.save_population = save_or_die
 run(Experiment(**json.loads(sys.argv[1])), quiet=True, report=False)
 """
 LINE = {
@@ -124,15 +124,15 @@ class KilledError(Exception):
 
 def killed(job, monkeypatch):
     """The run, ended between the log of its last round and the checkpoint of it."""
-    save_if_due = loop.save_if_due
+    save_population = loop.save_population
 
-    def save_or_die(run, save, progress):
+    def save_or_die(population, save, progress):
         if progress.done == 4:
             raise KilledError
-        return save_if_due(run, save, progress)
+        return save_population(population, save, progress)
 
     with monkeypatch.context() as patched:
-        patched.setattr(loop, "save_if_due", save_or_die)
+        patched.setattr(loop, "save_population", save_or_die)
         with pytest.raises(KilledError):
             run(job, quiet=True, report=False)
 

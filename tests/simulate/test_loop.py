@@ -10,7 +10,7 @@ from pfljax import Experiment, run
 from pfljax.engine.population import DevicePopulation
 from pfljax.runs import checkpoint, folder, log
 from pfljax.simulate import loop
-from pfljax.simulate.loop import save_if_due
+from pfljax.simulate.loop import save_population
 
 JOB = Experiment(
     model="logistic",
@@ -45,13 +45,13 @@ def steps(monkeypatch):
         done.append("rounds")
         return train(*args)
 
-    def write(run, save, progress):
+    def write(population, save, progress):
         done.append(f"save {progress.done}")
-        return save_if_due(run, save, progress)
+        return save_population(population, save, progress)
 
     monkeypatch.setattr(DevicePopulation, "rounds", rounds)
     monkeypatch.setattr(folder, "write_partition", clients)
-    monkeypatch.setattr(loop, "save_if_due", write)
+    monkeypatch.setattr(loop, "save_population", write)
     return done
 
 

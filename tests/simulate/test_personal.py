@@ -126,7 +126,7 @@ def test_other_files_than_npz_and_csv_are_refused(folder, tmp_path):
 def test_a_run_that_is_not_finished(folder, tmp_path):
     for name in ("config.json", "partition.npz"):
         shutil.copyfile(folder / name, tmp_path / name)
-    with pytest.raises(RuntimeError, match="is not finished; finish it with"):
+    with pytest.raises(RuntimeError, match="is not finished; resume it"):
         personal.predictions(tmp_path)
 
 

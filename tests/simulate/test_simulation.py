@@ -58,7 +58,7 @@ def test_who_is_evaluated_with_the_servers_model(federation, algorithm, hyper, s
     ],
 )
 def test_the_model_goes_by_the_shape(shape, model):
-    assert components.default_model(shape) == model
+    assert components.resolve_model(Experiment(), shape) == Component(model)
 
 
 def test_the_learning_rate_decays_from_the_first_round():

@@ -12,7 +12,7 @@ from pfljax.core.types import RunState
 from pfljax.runs.result import Evaluation
 from pfljax.simulate import evaluation, stopping
 from pfljax.simulate.compare import compare
-from pfljax.simulate.loop import save_if_due
+from pfljax.simulate.loop import save_population
 from pfljax.sweep import sweep
 
 pytestmark = pytest.mark.slow
@@ -106,15 +106,15 @@ def killed_after(monkeypatch, round_):
     def die(*_):
         raise KilledError
 
-    def save_or_die(run, save, progress):
+    def save_or_die(population, save, progress):
         if progress.done == round_:
             raise KilledError
-        return save_if_due(run, save, progress)
+        return save_population(population, save, progress)
 
     if round_ is None:
         monkeypatch.setattr(stopping.results, "write_summary", die)
     else:
-        monkeypatch.setattr("pfljax.simulate.loop.save_if_due", save_or_die)
+        monkeypatch.setattr("pfljax.simulate.loop.save_population", save_or_die)
 
 
 def test_patience_ends_a_run_at_the_same_round_after_a_kill(tmp_path, monkeypatch):
