@@ -6,14 +6,14 @@ FedBuff: Nguyen et al., AISTATS 2022, https://arxiv.org/abs/2106.06639.
     python experiments/devices/async.py --scale small
     pfljax prepare fashion_mnist; python experiments/devices/async.py --scale large
 
-FedAvg, ten clients at a time, under three profiles of devices: all alike with some
-jitter, speed groups 4/2/1/.5/.1, and lognormal ones. A deadline is the time in which
-70 % of the clients end their work without jitter. All modes take as many uploads, so
-that curves end where the work is done. Seconds are virtual: of bytes, local steps and
-the profile alone.
+FedAvg trains ten clients at a time under three profiles of devices: equal devices with
+some jitter, speed groups 4/2/1/0.5/0.1, and lognormal speeds. The deadline is the time
+in which 70 % of the clients finish without jitter. All modes take the same number of
+uploads, so that curves end after the same work. Seconds are virtual: they depend only
+on bytes, local steps and the profile.
 
-The small scale has 50 clients of the digits, the large one 100 of Fashion-MNIST. The
-papers' own tables are of other data and simulators; their numbers are not compared.
+The small scale has 50 clients of the digits, and the large one 100 of Fashion-MNIST.
+The papers use other data and simulators, so their numbers are not compared.
 """
 
 import sys

@@ -1,28 +1,28 @@
-"""Attacks beside reducers: what benign clients are left with.
+"""Attacks and reducers: the accuracy of the benign clients.
 
     python experiments/devices/attackers.py --scale small
     pfljax prepare fashion_mnist; python experiments/devices/attackers.py --scale paper
 
-FedAvg, Ditto and SuPerFed, a fifth of the clients malicious, the same in every run of a
-seed. Three attacks:
+FedAvg, Ditto and SuPerFed run with a fifth of the clients malicious. These are the same
+clients in every run of a seed. There are three attacks:
 
-    labels       training labels at random: A1 of Li et al. (Ditto), ICML 2021,
+    labels       random training labels: A1 of Li et al. (Ditto), ICML 2021,
                  https://arxiv.org/abs/2012.04221, section 4.1
-    replacement  such labels, and the change times the cohort's size: its A3, after
+    replacement  random labels, and the change times the cohort's size: A3 there, after
                  Bagdasaryan et al., AISTATS 2020, https://arxiv.org/abs/1807.00459
-    sign flip    -5 times the change: of a fifth of the clients it turns the mean round
+    sign flip    -5 times the change; from a fifth of the clients this reverses the mean
 
-Three reducers beside the mean: the median by coordinate (Yin et al., ICML 2018,
-https://arxiv.org/abs/1803.01498), multi-Krum, the mean of the five changes nearest to
-others (Blanchard et al., NeurIPS 2017), and changes shortened to their median length.
-Local training stands beside them: no attack reaches it.
+Three reducers are compared with the mean: the median by coordinate (Yin et al., ICML
+2018, https://arxiv.org/abs/1803.01498); multi-Krum, the mean of the five changes
+nearest to others (Blanchard et al., NeurIPS 2017); and changes that are clipped to
+their median norm. Local training is shown as well, because no attack affects it.
 
-Only benign clients are evaluated, each with its personal model (FedAvg: the server's).
-Numbers are means of the last three evaluations. Runs without an attack are evaluated on
-the same clients. The table says if a method refuses a reducer. The papers used other
-data, so their numbers are not compared.
+Only benign clients are evaluated, each with its personal model (with FedAvg, the
+server's). Numbers are means of the last three evaluations. Runs without an attack are
+evaluated on the same clients. The table says if a method refuses a reducer. The papers
+used other data, so their numbers are not compared.
 
-The small scale has 20 clients of the digits, the paper scale 100 of Fashion-MNIST.
+The small scale has 20 clients of the digits, and the paper scale 100 of Fashion-MNIST.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Accuracy by true megabytes: FedAvg, its uploads compressed in several ways.
+"""Accuracy by true megabytes: FedAvg with its uploads compressed in several ways.
 
     python experiments/devices/compressed.py --scale small
     pfljax prepare fashion_mnist
@@ -11,16 +11,16 @@
     top_k, random_k   Stich et al., NeurIPS 2018, https://arxiv.org/abs/1809.07599
     low_rank  PowerSGD: Vogels et al., NeurIPS 2019, https://arxiv.org/abs/1905.13727
 
-Error feedback keeps at a client what was left out, and adds it to its next change. Sign
-and top_k stand beside themselves without it. Bytes are of the bits that a code of fixed
-length needs (`pfljax.channel`). Models go down whole, so what all clients send and
-receive together cannot fall below half. Learning rates are not tuned by channel. The
-papers' own numbers are of other data, and are not compared.
+Error feedback keeps the part that was left out at the client, and adds it to the next
+change. `sign` and `top_k` run with and without it. Bytes count the bits that a code of
+fixed length needs (`pfljax.channel`). Models are sent to clients whole, so the bytes of
+both directions together cannot fall below half. Learning rates are not tuned for each
+channel. The papers use other data, so their numbers are not compared.
 
-The small scale has 20 clients of the digits, the paper scale 100 of Fashion-MNIST.
+The small scale has 20 clients of the digits, and the paper scale 100 of Fashion-MNIST.
 
-This is no `compression.py`: scripts of this folder would then get it as Python 3.14's
-module of that name, which JAX asks for.
+This file is not called `compression.py`, because JAX imports a module of that name from
+Python 3.14, and would find this file when a script of this folder runs.
 """
 
 import sys

@@ -1,19 +1,20 @@
-"""Who takes part: each selection's published effect, beside uniform cohorts.
+"""The published effect of each selection of clients, compared with uniform cohorts.
 
     python experiments/devices/selections.py --scale small
     pfljax prepare fashion_mnist; python experiments/devices/selections.py --scale paper
 
-FedAvg on the digits: 40 clients with two classes each, cohorts of four. The server
-holds 5 % of the examples, which cmab and favor need. Equally many devices have the
-speeds 4, 2, 1, 0.5 and 0.1, with jitter, and a round lasts as long as its slowest
-member. There are five panels:
+FedAvg runs on the digits with 40 clients of two classes each and cohorts of four. The
+server holds 5 % of the examples, which cmab and favor need. The devices form five equal
+groups with the speeds 4, 2, 1, 0.5 and 0.1, with jitter, and a round takes as long as
+its slowest member. There are five panels:
 
-    losses     power-of-choice asks for the largest losses; oort for utility
+    losses     power-of-choice chooses the largest losses; oort chooses by utility
     classes    cmab balances the classes of a cohort; favor learns what raises accuracy
     devices    TiFL's tiers, by measured and by expected seconds, and oort
-    work       FedSAE's work by history, against 10 epochs that most cannot afford
-    available  everybody in turn, by a coin, by label, by the hour, and by a trace in
-               which either half of the clients is there for ten rounds
+    work       FedSAE's work by history, compared with 10 epochs, which most clients
+               cannot finish
+    available  clients in turn, by a coin, by label, by the hour, and by a trace in
+               which each half of the clients is available for ten rounds
 
 The paper scale has 100 clients of Fashion-MNIST, cohorts of ten, and 500 rounds.
 """

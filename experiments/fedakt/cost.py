@@ -1,9 +1,9 @@
-"""What a round costs a client, from shapes alone: floats sent, and FLOPs of a step.
+"""The cost of a round for a client from shapes alone: floats sent and FLOPs of a step.
 
-Nothing is run. Floats are those of the leaves of message and upload; shapes are static,
-so tables by class have a row for every class, also those that the client lacks, and a
-count for each. `formula` is what the paper's symbols say of the same models, and
-`extras` what is sent here beyond it.
+Nothing runs. Floats are those of the leaves of message and upload. Shapes are static,
+so tables by class have an entry and a count for every class, also for classes that the
+client lacks. `formula` evaluates the paper's symbols for the same models, and `extras`
+is what is sent here in addition.
 """
 
 import math

@@ -1,9 +1,9 @@
-"""FedAKT, Figure 6: pooled accuracy by round, of the runs of Table 3 (JSA 2025).
+"""FedAKT, Figure 6: pooled accuracy by round in the runs of Table 3 (JSA 2025).
 
     python experiments/fedakt/table3.py --scale small
     python experiments/fedakt/fig6.py --scale small
 
-Runs nothing. The paper's curves could not be read.
+This script trains nothing. We could not read the paper's curves.
 """
 
 import csv

@@ -1,8 +1,8 @@
-"""FedAKT, Figure 8: five local epochs in place of one, 20 clients (JSA 2025).
+"""FedAKT, Figure 8: five local epochs instead of one, 20 clients (JSA 2025).
 
     python experiments/fedakt/fig8.py --scale small
 
-The paper's numbers could not be read.
+We could not read the paper's numbers.
 """
 
 from protocol import LATER, METHODS, Column, column, main

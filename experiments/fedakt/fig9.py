@@ -1,9 +1,9 @@
-"""FedAKT, Figure 9: a larger adapter, the body of CNN-5 in place of CNN-4's (JSA 2025).
+"""FedAKT, Figure 9: a larger adapter, the body of CNN-5 instead of CNN-4 (JSA 2025).
 
     python experiments/fedakt/fig9.py --scale small
 
-On Tiny-ImageNet's ResNets it is the body of ResNet-6 in place of ResNet-4's. The
-paper's numbers could not be read.
+With Tiny-ImageNet's ResNets it is the body of ResNet-6 instead of ResNet-4. We could
+not read the paper's numbers.
 """
 
 from protocol import METHODS, Column, column, main, models

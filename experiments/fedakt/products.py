@@ -1,7 +1,7 @@
 """FLOPs of the matrix products and convolutions in a traced function.
 
-XLA's own account of a compiled program counts a loop's body once, whatever its length,
-and nothing of what its passes turned into library calls.
+XLA's own count of a compiled program includes the body of a loop only once, whatever
+the loop's length, and leaves out operations that its passes turned into library calls.
 """
 
 import math

@@ -1,31 +1,31 @@
-"""What the experiments of the FedAKT paper share: protocol, methods, tables.
+"""The protocol, methods and tables that the scripts of the FedAKT paper share.
 
 Liu et al., JSA 159 (2025), https://doi.org/10.1016/j.sysarc.2025.103338. All of 20
 clients take part in 100 rounds of one epoch, with batches of 10 and SGD at 0.01.
-Training and test examples are merged and dealt as PFLlib deals them, and a quarter of
-each client's examples are its test set. The paper's accuracies could not be read, only
-its margins; they stand beside ours.
+Training and test examples are merged and partitioned as in PFLlib, and a quarter of
+each client's examples are its test set. We could not read the paper's accuracies, only
+its margins, which are shown beside ours.
 
-Assumed: the widths of the five CNNs (`pfljax.models.heterogeneous`). Where the platform
-of the paper has it otherwise than here:
+The widths of the five CNNs are assumed (`pfljax.models.heterogeneous`). The platform of
+the paper differs from pfljax as follows:
 
-  batches     the last short batch of an epoch is dropped; here it is trained on
-  split       goes on with the stream of the partition; here it is by the run's seed, as
-              are weights and batches, and the partition alone is replayed
-  rows        in CIFAR's own order; here in that of TFDS. Each client has as many rows
-              of each class as there, not the same ones
-  FedGen      labels of the generator by global counts, the generator by the mean logits
-              of all heads, and its terms at full weight in all rounds; here as the
-              authors' code has it
-  FML         both models go down the sum of both losses, and KL is a mean over classes
-              too; here each goes down its own, beside the other as a constant
-  FedProto    lam weighs a mean of squares; here the distance of class means
-  FedDistill  one table for all clients; here the mean of the others' tables
-  FedKD       as FML, down the sum; sends low rank of the parameters; here of their
-              change
-  gradients   FML's and FedKD's are cut to a norm of 10; here they are whole
+  batches     It drops the last short batch of an epoch. Here it is trained on.
+  split       It continues the random stream of the partition. Here the run's seed draws
+              the split, the weights and the batches. Only the partition is repeated.
+  examples    They are in CIFAR's own order, here in that of TFDS. Each client has as
+              many examples of each class as there, but not the same ones.
+  FedGen      It draws the generator's labels by global counts, trains the generator by
+              the mean logits of all heads, and uses its terms at full weight in all
+              rounds. Here this is as in the authors' code.
+  FML         Both models descend the sum of both losses, and KL is a mean over classes
+              too. Here each descends its own loss, with the other as a constant.
+  FedProto    lam weights a mean of squares, here the distance of class means.
+  FedDistill  There is one table for all clients, here the mean of the others' tables.
+  FedKD       It descends the sum, as FML. It sends a low rank of the parameters, and
+              here of their change.
+  gradients   Those of FML and FedKD are clipped to a norm of 10. Here they are not.
 
-The small scale has every tenth row, narrow models of the same kind, ten rounds, and
+The small scale has every tenth example, narrow models of the same kind, ten rounds, and
 five times the rate, so that ten rounds learn something.
 """
 

@@ -5,8 +5,8 @@
     python experiments/fedakt/table3.py --scale paper --columns "cifar10 Dir(0.1)"
 
 The small scale has the two columns of CIFAR-10. `cifar100_20k` is the first 20,000 +
-5,000 rows of CIFAR-100, for machines that have no more; its margin is not the paper's.
-FedTGP and FedGH, which are not in the paper, run where `--only` names them.
+5,000 examples of CIFAR-100, for machines that do not have the whole set. Its margin is
+not the paper's. FedTGP and FedGH are not in the paper; they run if `--only` names them.
 """
 
 from protocol import LATER, METHODS, column, main

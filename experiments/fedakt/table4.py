@@ -2,7 +2,7 @@
 
     python experiments/fedakt/table4.py --scale small
 
-The paper's numbers could not be read; its text says that all methods are slightly lower
+We could not read the paper's numbers. Its text says that all methods are slightly lower
 than at Dir(0.1).
 """
 

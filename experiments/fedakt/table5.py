@@ -4,11 +4,11 @@
     pfljax prepare tiny_imagenet --raw FOLDER
     python experiments/fedakt/table5.py --scale paper
 
-ResNet-4, 6, 8, 10 and 18, whose features are pooled to 1000; the adapter is the body of
-ResNet-4. In the paper the heads are FC2 and FC3 of the five CNNs; here the one last
-layer, alike for all. The paper's numbers could not be read: FedAKT is "higher than most
-baselines". The small scale has every tenth row of CIFAR-10, ten rounds, and ResNets of
-an eighth of the channels.
+The models are ResNet-4, 6, 8, 10 and 18, whose features are pooled to 1000. The adapter
+is the body of ResNet-4. In the paper the heads are FC2 and FC3 of the five CNNs. Here
+each head is the last layer, which is the same for all. We could not read the paper's
+numbers; FedAKT is "higher than most baselines". The small scale has every tenth example
+of CIFAR-10, ten rounds, and ResNets with an eighth of the channels.
 """
 
 from protocol import LATER, METHODS, Column, column, main

@@ -1,14 +1,15 @@
-"""FedAKT, Table 6: what the methods cost with CIFAR-100 and five CNNs (JSA 2025).
+"""FedAKT, Table 6: the cost of the methods with CIFAR-100 and five CNNs (JSA 2025).
 
     python experiments/fedakt/table6.py
     python experiments/fedakt/table6.py --rounds 8         # and the seconds of a round
 
-Floats a client and round from the leaves of what is sent, beside the paper's formula
-for a client of 10 of 100 classes; GFLOPs of a local step on 10 rows, of its products
-and of all by XLA's account of the lowered step; means over the five architectures.
-Seconds are of the small scale of Table 3 on this machine. The paper's numbers could not
-be read; its text orders time LG-FedAvg, FedDistill, FedProto < FedAKT < FedGen,
-FML, FedKD and traffic FedDistill, FedProto < FedAKT < FedGen < FML, FedKD.
+The table shows the floats of a client in a round, counted from the leaves that are sent
+and by the paper's formula for a client with 10 of 100 classes. It also shows the GFLOPs
+of a local step on 10 examples: those of its products, and those of all operations as
+XLA counts them in the lowered step. Numbers are means over the five architectures.
+Seconds are those of the small scale of Table 3 on this machine. We could not read the
+paper's numbers. Its text orders time as LG-FedAvg, FedDistill, FedProto < FedAKT <
+FedGen, FML, FedKD and traffic as FedDistill, FedProto < FedAKT < FedGen < FML, FedKD.
 """
 
 import csv

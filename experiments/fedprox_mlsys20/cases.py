@@ -1,4 +1,4 @@
-"""What the figures of the FedProx paper compare: who trains how on which data."""
+"""The cases of the figures of the FedProx paper: methods, data and stragglers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

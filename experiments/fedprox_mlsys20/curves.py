@@ -1,13 +1,14 @@
-"""Runs of the FedProx paper's cases, and what they come to: curves, and a table's rows.
+"""Runs of the FedProx paper's cases, their curves, and the rows of a table.
 
-Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127, section 5 and appendix C: ten
-devices a round, 20 epochs of batches of 10, plain SGD, multinomial logistic regression.
-A straggler runs 1 to E - 1 epochs; FedAvg drops it, FedProx keeps what it did. Loss is
-the mean over the training rows of all devices, accuracy over all their test rows, both
-at the server's model.
+Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127, section 5 and appendix C. A
+round has ten devices, 20 epochs of batches of 10, plain SGD and multinomial logistic
+regression. A straggler runs 1 to E - 1 epochs; FedAvg drops it, and FedProx keeps its
+work. The loss is the mean over the training examples of all devices, and the accuracy
+that over all their test examples, both with the server's model.
 
-The paper scale is the paper's: 30 devices and 200 rounds, 1,000 devices and 100 rounds.
-The small scale has 20 rounds of 5 epochs, and of MNIST every tenth row, 100 devices.
+The paper scale is the paper's: 30 devices and 200 rounds, or 1,000 devices and 100
+rounds. The small scale has 20 rounds of 5 epochs, and every tenth example of MNIST on
+100 devices.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Figures of the FedProx paper's curves, and where they and tables are written."""
+"""Draws the FedProx paper's curves, and writes the figures and tables."""
 
 import sys
 from collections.abc import Sequence

@@ -4,14 +4,15 @@
     python experiments/fedprox_mlsys20/fig1.py --scale paper
     python experiments/fedprox_mlsys20/fig1.py --scale small --datasets shakespeare
 
-The training loss of FedAvg, FedProx with mu = 0, and with the best mu, at 0, 50 and
-90 % stragglers. The tables beside it are of test accuracy, Figure 7, and of the claim
-of "22 % on average" at 90 %: at the end, and where the paper takes a run's accuracy:
-where it has converged, where it begins to diverge, or at its end.
+The figure shows the training loss of FedAvg, of FedProx with mu = 0 and with the best
+mu, at 0, 50 and 90 % stragglers. The tables show the test accuracy (Figure 7), and
+check the claim of "22 % on average" at 90 %. They give the accuracy at the end, and
+where the paper takes it: when a run has converged, when it begins to diverge, or at its
+end.
 
-The best mu is the paper's. Beside it stands, on all but Shakespeare, that of the
-paper's grid with the lowest training loss at the end of a run of the first seed, 90 %
-late.
+The best mu is the paper's. On all sets except Shakespeare, the script also runs the mu
+of the paper's grid that has the lowest training loss at the end of a run of the first
+seed with 90 % stragglers.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,10 @@
-"""FedProx, Figure 12: who is drawn, and how models are averaged.
+"""FedProx, Figure 12: two schemes of sampling and averaging.
 
     python experiments/fedprox_mlsys20/fig12.py --scale paper
 
-Uniform without replacement and the mean by rows, which all other experiments have; or
-by rows with replacement and the plain mean, which is Algorithm 2.
+All other experiments draw devices uniformly without replacement, and average by the
+number of examples. Algorithm 2 draws them by the number of examples with replacement,
+and takes the plain mean.
 """
 
 from typing import Any

@@ -2,8 +2,9 @@
 
     python experiments/fedprox_mlsys20/fig2.py --scale paper
 
-All devices do all their work. Loss, accuracy, and the variance of the devices'
-gradients at the server's model, weighed by rows: the paper's code weighs devices alike.
+All devices do all their work. The figure shows loss, accuracy, and the variance of the
+devices' gradients at the server's model. The variance is weighted by examples; the
+paper's code weights devices equally.
 """
 
 from typing import Any

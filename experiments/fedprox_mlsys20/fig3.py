@@ -2,10 +2,10 @@
 
     python experiments/fedprox_mlsys20/fig3.py --scale paper
 
-Adaptive mu begins at the wrong end, as in the paper: 1 on IID rows, 0 on Synthetic
-(1, 1). The heuristic begins at the right one. Both see the loss of the ten devices of a
-round, against what these had when they took part last; the paper's rule sees that of
-all devices.
+Adaptive mu begins at the wrong end, as in the paper: 1 on IID examples, and 0 on
+Synthetic (1, 1). The heuristic begins at the right end. Both compare the loss of the
+ten devices of a round with the loss of the same devices when they last took part. The
+paper's rule uses the loss of all devices.
 """
 
 from typing import Any

@@ -3,7 +3,7 @@
     pfljax prepare mnist
     python experiments/fedprox_mlsys20/fig9_10.py --scale paper
 
-As Figure 1, with E = 1: training loss (Figure 9) and test accuracy (Figure 10).
+This is Figure 1 with E = 1: training loss (Figure 9) and test accuracy (Figure 10).
 """
 
 from cases import SHARES, three_methods

@@ -1,15 +1,15 @@
-"""The data sets of the FedProx paper, dealt to its devices.
+"""The data sets of the FedProx paper and their devices.
 
 Li et al., MLSys 2020, https://arxiv.org/abs/1812.06127, section 5 and appendix C.
 
-Of the five of Figure 1 Synthetic(1, 1) and MNIST are run, and the other three synthetic
-sets. FEMNIST is run for whoever has the official generator's JSON files, in train and
-test below `femnist` where the script is called. 20 epochs of an LSTM on Shakespeare are
-hours of a CPU: of it there is a small row alone, with 20 roles, 50 rows each of 20
-characters, and an LSTM of one layer of 32, where the paper has 143 devices of 3,616
-rows of 80 characters, and two layers of 256. Sent140 is not there: its LSTM starts from
-vectors of words (GloVe) that are a download of their own. Each seed draws synthetic
-data and the partition anew, where the paper has one draw of both.
+Synthetic(1, 1) and MNIST of Figure 1 run here, and the other three synthetic sets.
+FEMNIST runs if you have the official generator's JSON files in `train` and `test` below
+`femnist` in the working directory. On Shakespeare, 20 epochs of an LSTM take hours of a
+CPU, so there is only a small case. It has 20 roles with 50 examples of 20 characters,
+and an LSTM with one layer of 32 units. The paper has 143 devices with 3,616 examples of
+80 characters, and two layers of 256 units. Sent140 is not here, because its LSTM starts
+from word vectors (GloVe) that are a separate download. Each seed draws synthetic data
+and the partition again, where the paper has one draw of both.
 """
 
 from typing import Literal

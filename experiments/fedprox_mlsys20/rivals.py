@@ -1,11 +1,12 @@
-"""FedProx beside its rivals under stragglers, whose partial work is kept.
+"""FedProx and its rivals under stragglers, whose partial work is kept.
 
     python experiments/fedprox_mlsys20/rivals.py --scale paper --seeds 0 1 2
 
-Not in the paper: FedNova (Wang et al., NeurIPS 2020, https://arxiv.org/abs/2007.07481)
-and FedDyn (Acar et al., ICLR 2021, https://arxiv.org/abs/2111.04263) on the problem of
-Figure 1, Synthetic (1, 1), with the same stragglers, cohorts and minibatches. FedAvg
-drops the stragglers. FedDyn's alpha is 0.01, not tuned.
+This is not in the paper. FedNova (Wang et al., NeurIPS 2020,
+https://arxiv.org/abs/2007.07481) and FedDyn (Acar et al., ICLR 2021,
+https://arxiv.org/abs/2111.04263) run on the problem of Figure 1, Synthetic (1, 1), with
+the same stragglers, cohorts and minibatches. FedAvg drops the stragglers. FedDyn's
+alpha is 0.01 and was not tuned.
 """
 
 from cases import BEST_MU, SHARES, Case, fedavg, fedprox

@@ -1,11 +1,11 @@
-"""FedProx, Table 1: devices and rows of the data sets (MLSys 2020).
+"""FedProx, Table 1: devices and examples of the data sets (MLSys 2020).
 
     pfljax prepare mnist
     python experiments/fedprox_mlsys20/table1.py
 
-Rows are the examples of all splits. The paper has no synthetic data in this table. Each
-seed draws the power law of MNIST again, so that the smallest and the largest standard
-deviation are given. Data sets that are not on the machine are left out.
+The column "rows" counts the examples of all splits. The paper's table has no synthetic
+data. Each seed draws the power law of MNIST again, so the smallest and the largest
+standard deviation are given. Data sets that are not on the machine are left out.
 """
 
 import sys

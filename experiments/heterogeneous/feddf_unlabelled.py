@@ -1,4 +1,5 @@
-"""FedDF: what rows the server distils on, and how many models (NeurIPS 2020).
+"""FedDF: the examples on which the server distils, and the number of models (NeurIPS
+2020).
 
 Lin, Kong, Stich, Jaggi, https://arxiv.org/abs/2006.07242.
 
@@ -6,18 +7,19 @@ Lin, Kong, Stich, Jaggi, https://arxiv.org/abs/2006.07242.
     python experiments/heterogeneous/feddf_unlabelled.py --scale small
     python experiments/heterogeneous/feddf_unlabelled.py --scale paper
 
-CIFAR-10 over 20 clients of which 8 take part in a round. The server's rows are those of
-CIFAR-100, as in the paper; of CIFAR-10, which no client has; or noise of independent
-pixels. Without steps at the server FedDF is FedAvg, of each architecture apart. No
-label of the server's rows is read. The fused model is evaluated on a quarter of
-every client's rows; the paper has the official test rows.
+CIFAR-10 is divided among 20 clients, of which 8 take part in a round. The server's
+examples are those of CIFAR-100, as in the paper; examples of CIFAR-10 that no client
+has; or noise of independent pixels. Without steps at the server FedDF is FedAvg,
+separately for each architecture. The labels of the server's examples are never read.
+The fused model is evaluated on a quarter of every client's examples; the paper uses the
+official test examples.
 
-The paper's findings: distillation leads FedAvg; rows of another data set do nearly as
-well as those of the same; models of several architectures gain from each other. Its
-numbers were not read again.
+The paper finds that distillation leads FedAvg, that examples of another data set do
+nearly as well as examples of the same one, and that models of several architectures
+gain from each other. Its numbers were not read again.
 
-The small scale has every tenth row, the first narrow CNNs of `fedakt/protocol.py`,
-eight rounds of twenty epochs, and 100 steps at the server on 32 of its 1,000 rows.
+The small scale has every tenth example, the first narrow CNNs of `fedakt/protocol.py`,
+eight rounds of twenty epochs, and 100 steps at the server on 32 of its 1,000 examples.
 """
 
 from collections.abc import Sequence

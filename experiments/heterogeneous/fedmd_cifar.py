@@ -1,29 +1,31 @@
-"""FedMD on CIFAR: ten parties with few rows, a public data set (2019).
+"""FedMD on CIFAR: ten parties with few examples, and a public data set (2019).
 
-Li, Wang, https://arxiv.org/abs/1910.03581, its two tasks on CIFAR.
+Li, Wang, https://arxiv.org/abs/1910.03581: its two tasks on CIFAR.
 
     pfljax prepare cifar10; pfljax prepare cifar100_20k --raw FOLDER
     python experiments/heterogeneous/fedmd_cifar.py --scale small
     python experiments/heterogeneous/fedmd_cifar.py --scale paper
 
-The server has CIFAR-10, the parties have rows of six classes of CIFAR-100, and models
-tell all sixteen apart. "iid": a party has 3 rows of each of six classes. "non-iid": of
-each of six superclasses it has 20 rows, all of one of its subclasses, and is tested on
-all subclasses. Test rows are the official ones. Three cases:
+The server has CIFAR-10. The parties have examples of six classes of CIFAR-100, and
+their models distinguish all sixteen classes. "iid": a party has 3 examples of each of
+six classes. "non-iid": a party has 20 examples of each of six superclasses, all from
+one of its subclasses, and is tested on all subclasses. Test examples are the official
+ones. There are three cases:
 
-    alone   trained on the public rows, and then on its own
-    FedMD   and then collaborates, about 5,000 public rows a round
-    pooled  as alone, but each party has the rows of all
+    alone   trains on the public examples, and then on its own
+    FedMD   then also collaborates, on about 5,000 public examples in a round
+    pooled  trains as alone, but each party has the examples of all parties
 
-Published (abstract): FedMD gains 20 points on average over what is possible without
-collaboration, and is a few points below pooled.
+According to the abstract, FedMD gains 20 points on average over what is possible
+without collaboration, and is a few points below pooled.
 
-Classes, channels, rounds and epochs are those of the authors' scripts. Differs from
-them: training before the first round does not stop early, and has the batches of the
-rounds; group normalisation and pools of 2x2, no dropout; parties' rows are distinct;
-rows are of the first 20,000 + 5,000 of CIFAR-100. The small scale has a twentieth of
-the public rows, 500 a round, narrow CNNs of three kinds, ten rounds, and two epochs on
-all public rows in place of twenty.
+Classes, channels, rounds and epochs are those of the authors' scripts. The other
+differences are: training before the first round does not stop early, and uses the
+batches of the rounds; there are group normalisation and pools of 2x2, and no dropout;
+parties have no examples in common; examples are from the first 20,000 + 5,000 of
+CIFAR-100. The small scale has a twentieth of the public examples, 500 in a round,
+narrow CNNs of three kinds, ten rounds, and two epochs on all public examples instead of
+twenty.
 """
 
 from collections.abc import Sequence

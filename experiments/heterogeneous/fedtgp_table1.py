@@ -4,8 +4,8 @@
     python experiments/heterogeneous/fedtgp_table1.py --scale small
     python experiments/heterogeneous/fedtgp_table1.py --scale paper
 
-Flowers102 is left out: there is no loader. At small scale the two columns of CIFAR-10
-are the runs of FedAKT's Table 3.
+Flowers102 is left out because there is no loader for it. At small scale the two columns
+of CIFAR-10 are the runs of FedAKT's Table 3.
 """
 
 from tgp import ROUNDS, ROWS, Column, column, main, published, table_of

@@ -1,13 +1,14 @@
-"""FedTGP, Table 2: how many architectures, and how many clients (AAAI 2024).
+"""FedTGP, Table 2: several numbers of architectures and of clients (AAAI 2024).
 
     pfljax prepare cifar100; pfljax prepare cifar100_20k --raw FOLDER
     python experiments/heterogeneous/fedtgp_table2.py --scale small
     python experiments/heterogeneous/fedtgp_table2.py --scale paper
 
-CIFAR-100 at Dir(0.1), with HtFE2, 3, 4 and 9, and HtFE8 with 50 and 100 clients, half
-of which take part. The two columns of heterogeneous heads are left out: these heads are
-not in the group. The small scale has narrow CNNs in place of all groups, on the part of
-CIFAR-100 that there is: its columns differ in the number of clients alone.
+The data are CIFAR-100 at Dir(0.1). The groups are HtFE2, 3, 4 and 9, and HtFE8 with 50
+and 100 clients, half of which take part. The two columns of heterogeneous heads are
+left out, because the groups do not have these heads. The small scale has narrow CNNs
+instead of all groups, on the available part of CIFAR-100, so its columns differ only in
+the number of clients.
 """
 
 from typing import Any

@@ -4,19 +4,21 @@
     python experiments/heterogeneous/heterofl_levels.py --scale small
     python experiments/heterogeneous/heterofl_levels.py --scale paper
 
-Diao, Ding, Tarokh, https://arxiv.org/abs/2010.01264: what its tables and its figures of
-interpolation ask. A mix "a1-e3" is a quarter of clients of level a and the others of e;
-the global model has the largest level in it. "global" is evaluated on all test rows, a
-level by the slices of its clients on their own rows, masked to their classes. The
-bytes of a level are those of its slice, without the second exchange, of statistics.
+Diao, Ding, Tarokh, https://arxiv.org/abs/2010.01264: the questions of its tables and of
+its figures of interpolation. In a mix "a1-e3" a quarter of the clients have level a,
+and the others have level e. The global model has the largest level of the mix. "global"
+is evaluated on all test examples. For a level, the slices of its clients are evaluated
+on their own examples, masked to their classes. The bytes of a level are those of its
+slice, without the second exchange, which sends statistics.
 
-Protocol: CIFAR-10, 100 clients of which 10 take part, five epochs in batches of 10, SGD
-at 0.1 with momentum 0.9 and decay 0.0005; equal shares of all classes for 400 rounds,
-or two shards a client for 800. Differs from the paper: train and test rows are merged,
-and a sixth of each client's is its test set; the rate falls by a factor a round, to a
-hundredth as there. The published numbers could not be read.
+The protocol is CIFAR-10 with 100 clients, of which 10 take part, five epochs in batches
+of 10, and SGD at 0.1 with momentum 0.9 and decay 0.0005. Clients have equal shares of
+all classes for 400 rounds, or two shards each for 800. It differs from the paper:
+training and test examples are merged, and a sixth of each client's is its test set; the
+rate falls by a factor in each round, to a hundredth as there. We could not read the
+published numbers.
 
-The small scale has every tenth image, of 16 x 16 pixels, a quarter of the channels, 20
+The small scale has every tenth image at 16 x 16 pixels, a quarter of the channels, 20
 clients, two epochs and ten rounds at a constant rate.
 """
 

@@ -1,15 +1,16 @@
-"""What the two tables of the FedTGP paper share.
+"""The protocol that the two tables of the FedTGP paper share.
 
-Zhang et al., AAAI 2024, https://arxiv.org/abs/2401.03230. The protocol is FedAKT's
-(`fedakt/protocol.py`) but for models, features of 512, and 1,000 rounds. Its numbers
-(`fedtgp_published.csv`) are mean accuracies over three trials at the best round.
+Zhang et al., AAAI 2024, https://arxiv.org/abs/2401.03230. The protocol is that of
+FedAKT (`fedakt/protocol.py`) with other models, features of 512, and 1,000 rounds. The
+paper's numbers (`fedtgp_published.csv`) are mean accuracies over three trials at the
+best round.
 
-lam of FedProto and FedTGP is 0.1, as in the paper, where it weighs the distance of
-prototypes, not its square. The published scripts have 10, which weighs a mean of
+lam of FedProto and FedTGP is 0.1, as in the paper, where it weights the distance of
+prototypes, not its square. The published scripts have 10, which weights a mean of
 squares. FedDistill and FedGen are as in `fedakt/protocol.py`.
 
-The small scale has the data, the narrow CNNs and the runs of FedAKT's small scale: of
-the published numbers it can keep the ranking at most.
+The small scale has the data, the narrow CNNs and the runs of FedAKT's small scale. At
+most it can reproduce the ranking of the published numbers.
 """
 
 import csv

@@ -1,18 +1,18 @@
-"""pFedVEM's confidences, and what they are good for (CVPR 2023).
+"""pFedVEM's confidences and their uses (CVPR 2023).
 
     pfljax prepare fashion_mnist
     python experiments/pfedvem_cvpr23/confidence.py --scale small
     python experiments/pfedvem_cvpr23/confidence.py --scale paper
 
-50 clients of Fashion-MNIST that differ in one thing at a time:
+There are 50 clients of Fashion-MNIST, which differ in one property at a time:
 
-    size   rows by a lognormal law, all classes
-    noise  equal rows, of which client k has a share k / C of random labels
-    skew   equal rows of 1 to 10 classes
+    size   sizes by a lognormal law, all classes
+    noise  equal sizes, and a share k / C of random labels for client k
+    skew   equal sizes, and 1 to 10 classes
 
-The figure is tau of each client at the end against what it differs in. The table has
-accuracy and calibration on clean test rows of the client's classes, where the heads are
-weighed by confidence, by rows, and beside deterministic methods.
+The figure shows tau of each client at the end against this property. The table shows
+accuracy and calibration on clean test examples of the client's classes, with heads
+weighted by confidence, with heads weighted by examples, and with deterministic methods.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Clients of Fashion-MNIST that differ in one thing: rows, wrong labels, or classes."""
+"""Clients of Fashion-MNIST that differ in one property: size, labels, or classes."""
 
 from collections.abc import Callable
 from typing import NamedTuple

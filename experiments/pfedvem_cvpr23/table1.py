@@ -1,11 +1,11 @@
-"""pFedVEM under label skew and disparity of size: Fashion-MNIST, CIFAR-10 (CVPR 2023).
+"""pFedVEM under label skew and different sizes: Fashion-MNIST, CIFAR-10 (CVPR 2023).
 
     pfljax prepare fashion_mnist; pfljax prepare cifar10
     python experiments/pfedvem_cvpr23/table1.py --scale small
     python experiments/pfedvem_cvpr23/table1.py --scale paper
 
-50, 100 or 200 clients have half of the classes each, and as many rows of them as chance
-cuts. "pFedVEM by rows" weighs the heads by rows in place of confidences.
+50, 100 or 200 clients have half of the classes each, and random numbers of their
+examples. "pFedVEM by rows" weights the heads by examples instead of confidences.
 """
 
 from collections.abc import Sequence

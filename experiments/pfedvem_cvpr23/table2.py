@@ -4,8 +4,8 @@
     python experiments/pfedvem_cvpr23/table2.py --scale small
     python experiments/pfedvem_cvpr23/table2.py --scale paper
 
-50, 100 or 200 clients have the 20 superclasses as labels, and of each one subclass of
-five. The paper's numbers are not known.
+50, 100 or 200 clients have the 20 superclasses as labels. Of each superclass a client
+has one of the five subclasses. The paper's numbers are not known.
 """
 
 from collections.abc import Sequence

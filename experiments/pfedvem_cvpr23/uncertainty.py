@@ -1,14 +1,14 @@
-"""Uncertainty of methods with posteriors beside deterministic ones (CVPR 2023, ours).
+"""Uncertainty of methods with posteriors and of deterministic ones (CVPR 2023, ours).
 
     pfljax prepare fashion_mnist
     python experiments/pfedvem_cvpr23/uncertainty.py --scale small
     python experiments/pfedvem_cvpr23/uncertainty.py --scale paper
 
-50 clients of Fashion-MNIST with half of the classes each, those of Table 1. On a
-client's own test rows: accuracy, negative log likelihood, Brier score, calibration and
-predictive entropy. AUROC says how well the entropy distinguishes its own test examples
-from 200 of the other half of the classes; 0.5 is a guess. "Path" is the ensemble of the
-models between SuPerFed's two ends.
+The clients are the 50 clients of Fashion-MNIST in Table 1, with half of the classes
+each. A client's own test examples give accuracy, negative log likelihood, Brier score,
+calibration and predictive entropy. AUROC measures how well the entropy distinguishes
+its own test examples from 200 examples of the other half of the classes; 0.5 is chance.
+"Path" is the ensemble of the models between SuPerFed's two ends.
 """
 
 import sys

@@ -1,23 +1,22 @@
-"""What the experiments of the pFedVEM paper share: clients, methods, tables.
+"""The clients, methods and tables that the scripts of the pFedVEM paper share.
 
 Zhu, Ma, Blaschko, CVPR 2023, https://arxiv.org/abs/2305.12557. Settings are those of
-the authors' configurations: 100 rounds, SGD with momentum 0.9, five epochs of the body;
-the head takes full steps. There all clients train in every round, and a tenth of them,
-drawn at random, are averaged.
+the authors' configurations: 100 rounds, SGD with momentum 0.9, and five epochs of the
+body; the head takes full steps. There all clients train in every round, and a tenth of
+them, drawn at random, are averaged.
 
-The paper's tables and its list of baselines could not be read: which problem stands in
-which table, and the methods beside it, are ours. What is known of its numbers here are
-four accuracies of a third party's index, unverified, which says no number of clients.
+We could not read the paper's tables and its list of baselines. The problem of each
+table and the methods beside pFedVEM are our choice. We know four accuracies from the
+index of a third party. They are unverified, and the number of clients is not given.
 
-Differs: a tenth of the clients is drawn without replacement, and the others do not
-train; all heads begin at the model's own. Rows of
-CIFAR-100 are the first 20,000 + 5,000. The models are the library's small CNNs, not the
-paper's.
+Here a tenth of the clients is drawn without replacement, and the
+others do not train. All heads begin as the model's own. Examples of CIFAR-100 are the
+first 20,000 + 5,000. The models are the library's small CNNs, not the paper's.
 
-The small scale has fewer rows, perceptrons of one narrow layer, a fifth of the clients
-in each of 15 rounds, two epochs of batches of 20, greater rates, and 40 steps of a head
-in a round, whose posteriors begin with standard deviations of 0.3 in place of 1: a
-client takes part three times, not in all of 100 rounds as there.
+The small scale has fewer examples, perceptrons with one narrow layer, a fifth of the
+clients in each of 15 rounds, two epochs of batches of 20, greater rates, and 40 steps
+of a head in a round. The heads' posteriors begin with standard deviations of 0.3
+instead of 1, because a client takes part three times instead of in 100 rounds.
 """
 
 import os

@@ -7,21 +7,23 @@ Chen, Luo, Dong, Li, He, https://arxiv.org/abs/1802.07876.
     python experiments/relations/fedmeta_shakespeare.py --scale paper
 
 A fifth of the roles never train. Each of them receives the model, adapts it to its own
-rows, and evaluates it on its test rows. MAML and Meta-SGD take one inner step on a
-fifth of its training rows; FedAvg takes `FINETUNE` local steps, which is the paper's
-FedAvg(Meta). "before" is the model as it was sent. FedAvg stands there also at the rate
-of the meta-learners' server, to tell rates from methods.
+examples, and evaluates it on its test examples. MAML and Meta-SGD take one inner step
+on a fifth of its training examples. FedAvg takes `FINETUNE` local steps, which is the
+paper's FedAvg(Meta). "before" is the model as it was sent. FedAvg also runs at the rate
+of the meta-learners' server, to separate the effect of the rate from that of the
+method.
 
-Protocol, of the paper: LEAF's LSTM of two layers of 256, four clients in 400 rounds,
-inner rate 0.1, the server's Adam at 0.01, FedAvg with Adam at 0.001, batches of 10.
-Differs from it: roles are of 37 plays without LEAF's overlaps of rows, a fifth of them
-is held out, and no rows are kept to choose a round.
+The protocol is that of the paper: LEAF's LSTM with two layers of 256 units, four
+clients in each of 400 rounds, inner rate 0.1, the server's Adam at 0.01, FedAvg with
+Adam at 0.001, and batches of 10. It differs in three points: roles come from 37 plays
+without LEAF's overlaps of examples, a fifth of them is held out, and no examples are
+kept to choose a round.
 
-Published (abstract): 3.23 to 14.84 points above FedAvg on LEAF, with 2.82 to 4.33 times
+The abstract reports 3.23 to 14.84 points above FedAvg on LEAF, with 2.82 to 4.33 times
 less communication. The table's numbers were not read.
 
-The small scale has an LSTM of one layer of 32, roles of 100 rows or more of which each
-second row is kept, and 150 rounds.
+The small scale has an LSTM with one layer of 32 units, every second example of roles
+with 100 examples or more, and 150 rounds.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the studies of relations share: runs of several seeds, read when finished."""
+"""Reads finished runs of several seeds for the studies of relations."""
 
 import sys
 from collections.abc import Callable, Sequence

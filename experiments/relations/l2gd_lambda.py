@@ -1,20 +1,20 @@
-"""L2GD over lambda: what is sent, against how personal the models are.
+"""L2GD over lambda: how much is sent, and how personal the models are.
 
 Hanzely, Richtarik, 2020, https://arxiv.org/abs/2002.05516.
 
     python experiments/relations/l2gd_lambda.py --scale small
     pfljax prepare mnist; python experiments/relations/l2gd_lambda.py --scale paper
 
-Logistic regression, a step on all rows of each client in a round, everybody takes part.
-The coin of a lambda has the best probability of the paper,  p = lambda / (L + lambda),
-with L = 1 / (2 rate), so that a coin of 1 takes x_k half of the way to their mean.
-Counted are the rounds in which a model is sent, by the coins that fell: p (1 - p) of
-all in the mean. Beside them stand the limits: local training, which sends nothing, and
-FedAvg of one step, which sends in every round.
+Logistic regression takes a step on all examples of each client in a round, and all
+clients take part. The coin of a lambda has the best probability of the paper,
+p = lambda / (L + lambda), with L = 1 / (2 rate), so that a coin of 1 moves x_k half of
+the way to the mean. The table counts the rounds in which a model is sent, by the coins
+that fell; on average these are p (1 - p) of all rounds. It also shows the limits: local
+training, which sends nothing, and FedAvg with one step, which sends in every round.
 
-The small scale has 20 clients of the digits, 1,000 rounds; the paper scale 100 clients
-of MNIST, 2,000 rounds. The paper's own figures are of LIBSVM's data and of the
-objective; their numbers were not read.
+The small scale has 20 clients of the digits and 1,000 rounds, and the paper scale 100
+clients of MNIST and 2,000 rounds. The paper's figures show the objective on LIBSVM's
+data; their numbers were not read.
 """
 
 from pathlib import Path

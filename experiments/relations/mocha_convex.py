@@ -1,27 +1,30 @@
-"""MOCHA on real clients, beside machines of their own and one for all (NeurIPS 2017).
+"""MOCHA on real clients, compared with local models and one model (NeurIPS 2017).
 
-Smith et al., https://arxiv.org/abs/1705.10467: what its table of errors asks.
+Smith et al., https://arxiv.org/abs/1705.10467: the question of its table of errors.
 
     python experiments/relations/mocha_convex.py --raw FOLDER --scale small
     python experiments/relations/mocha_convex.py --raw FOLDER --scale paper
 
 FOLDER holds uci_har.npz (windows of 128 x 9: halves of `seg` that `halves` numbers, y,
-user, class_names) and landmine.npz (x, y, task). Protocol: linear support vector
-machines, 75 % of each client's rows to train on, ten random splits, the mean error over
-clients. lam is chosen by validation rows, a fifth of the training rows, over all splits
-at once; then all training rows train. The paper crosses five folds, split by split.
+user, class_names) and landmine.npz (x, y, task). The models are linear support vector
+machines. They train on 75 % of each client's examples in ten random splits, and the
+table shows the mean error over clients. lam is chosen on validation examples, a fifth
+of the training examples, for all splits at once; then all training examples train. The
+paper uses cross-validation with five folds, split by split.
 
-Activity: sitting or not, by 30 persons. The published 561 features are not in the
-archive; here are 168, simple statistics of the windows. Landmine: a mine or not, in 29
-fields. Only 6 % of the rows are mines, so who never says so errs by 6 %: the published
-errors of 20 % and more are of other rows or another error. So there is a second task,
-with as many rows without a mine as with one.
+Activity: sitting or not, by 30 persons. The archive lacks the published 561 features
+and has 168 others, which are simple statistics of the windows. Landmine: a mine or not,
+in 29 fields. Only 6 % of the examples are mines, so a model that never predicts a mine
+has an error of 6 %. The published errors of 20 % and more come from other examples or
+another error. So there is a second task, with as many examples without a mine as with
+one.
 
-"global" is one machine for the rows of all, its error over all rows; "FedAvg" is
-logistic regression, which chooses its learning rate. Published numbers
-(`mocha_published.csv`) are unverified: they could not be read again.
+"global" is one machine for the examples of all clients, and its error is over all
+examples. "FedAvg" is logistic regression, which chooses its learning rate. The
+published numbers (`mocha_published.csv`) are unverified, because we could not read them
+again.
 
-The small scale has five splits, fewer lam, and a tenth of the rounds.
+The small scale has five splits, fewer values of lam, and a tenth of the rounds.
 """
 
 import csv

@@ -1,24 +1,26 @@
-"""Learnt relations of clients against clusters that are known.
+"""Learnt relations of clients, compared with known clusters.
 
     python experiments/relations/relations.py --scale small
     pfljax prepare mnist; python experiments/relations/relations.py --scale paper
 
 All clients have the same kind of digits, and number them in four ways: a client of
 cluster g calls the digit d (d + 3 g) mod 10. Models of one cluster help each other, and
-those of two contradict each other. The methods learn who is related to whom:
+models of two clusters contradict each other. The methods learn which clients are
+related:
 
     FedAMP    xi, the weights by which the server mixes a model for each client
-    FedFomo   P, how much each client gained by each other over the rounds
+    FedFomo   P, how much each client gained from each other over the rounds
     MOCHA     Sigma, as correlations of linear support vector machines
 
-A matrix is made symmetric, and clients are put into four clusters by average linkage;
-the adjusted Rand index compares these with the true ones: 1 for the same, 0 in the mean
-for clusters at random. No method is told of clusters, or of their number. Published are
-such figures of FedAMP and FedFomo on other data, without a number to compare. Options
+A matrix is made symmetric, and average linkage puts the clients into four clusters. The
+adjusted Rand index compares these with the true clusters: 1 means equal clusters, and 0
+is the mean of random ones. The methods do not know the clusters or their number. The
+papers of FedAMP and FedFomo show such figures for other data, without numbers. Options
 were chosen by hand at the small scale.
 
-The small scale is a linear model of the 8 x 8 digits, 20 clients, 30 rounds of one
-epoch; the paper scale on MNIST, 100 clients, 100 rounds. All clients take part.
+The small scale is a linear model of the 8 x 8 digits with 20 clients and 30 rounds of
+one epoch. The paper scale is MNIST with 100 clients and 100 rounds. All clients take
+part.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,9 @@
-"""Tables of the best round, as PFLlib and HtFLlib report it; margins over baselines.
+"""Tables of the best round, as PFLlib and HtFLlib report it, and of margins.
 
-Pooled accuracy is all correct test rows over all test rows; the mean is over clients.
-The best round is chosen on test rows, so it is optimistic; the last round is beside
-it. Percent; means over seeds, and their sample std.
+The pooled accuracy is the number of correct test examples divided by the number of all
+test examples, and the mean is over clients. The best round is chosen on test examples,
+so it is optimistic; the last round is shown as well. Numbers are percentages: means
+over seeds and their sample standard deviation.
 """
 
 import csv

@@ -1,10 +1,10 @@
-"""Tables in the reports: each is the text of a file of results/.
+"""Copies the tables of results/ into the reports.
 
     python experiments/shared/include.py        # after new results; all reports
 
-In a REPORT.md a table stands between `<!-- results/x.md -->` and
-`<!-- /results/x.md -->`; this puts in its place what the file holds now.
-`tests/experiments/test_reports.py` fails where the two differ.
+In a REPORT.md a table is between `<!-- results/x.md -->` and `<!-- /results/x.md -->`.
+This script replaces it by the present content of the file.
+`tests/experiments/test_reports.py` fails if the two differ.
 """
 
 import re

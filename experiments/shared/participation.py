@@ -1,7 +1,8 @@
-"""How many clients took part in a run, from its settings: nothing is trained or read.
+"""The number of clients that took part in a run, from its settings alone.
 
-A cohort depends on seed, round, cohort size and number of clients alone, where it is
-drawn uniformly. Clients that never took part are evaluated with the server's model.
+Nothing is trained or read. A uniformly drawn cohort depends only on the seed, the
+round, the cohort size and the number of clients. Clients that never took part are
+evaluated with the server's model.
 """
 
 import functools

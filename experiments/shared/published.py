@@ -1,4 +1,4 @@
-"""Published numbers beside measured ones: the tables and figures of replications."""
+"""Tables and figures of replications, with published and measured numbers."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence

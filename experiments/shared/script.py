@@ -1,4 +1,4 @@
-"""The options of the experiments' scripts: a script's are the parameters of its `main`.
+"""Makes the parameters of a script's `main` its options.
 
 Each script ends with `script.run(main)`.
 """

@@ -1,4 +1,4 @@
-"""Runs of an experiment under several seeds, read when they are finished."""
+"""Runs an experiment under several seeds, and reads finished runs."""
 
 import sys
 from collections.abc import Sequence
