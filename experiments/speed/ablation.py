@@ -1,15 +1,15 @@
-"""Runs an hour of the 32 runs of `notebooks/ablations.ipynb`: a sweep, or one by one.
+"""Runs per hour of the 32 runs of `notebooks/ablations.ipynb`: a sweep, or one by one.
 
     python experiments/speed/ablation.py
 
-Ditto on the digits, 4 values of lam under 8 seeds, 30 rounds. One by one is
-`pfljax.run` of each in this process, without reports, so that seeds share compiled
-programs; a sweep compiles one program for all. Each is timed cold, with what it
-compiles, and warm.
+The runs are Ditto on the digits with 4 values of lam, 8 seeds and 30 rounds. One by one
+means `pfljax.run` of each in this process, without reports, so that seeds share
+compiled programs. A sweep compiles one program for all. Each is timed cold, with its
+compilation, and warm.
 
-Runs an hour of processor time on a shared, loaded machine of two cores, and by its
-clock: one by one 3,147 and 1,417 cold, 11,123 and 4,893 warm; as a sweep 10,586 and
-5,605 cold, 46,644 and 22,366 warm.
+The machine has two shared cores under load. By processor time and by the clock, it
+makes these numbers of runs per hour: one by one 3,147 and 1,417 cold, 11,123 and 4,893
+warm; as a sweep 10,586 and 5,605 cold, 46,644 and 22,366 warm.
 """
 
 import tempfile

@@ -1,11 +1,11 @@
-"""Steps of the zoo's convolutional models on a CPU by the form of their convolutions.
+"""Steps of the convolutional models on a CPU, by the form of their convolutions.
 
     python experiments/speed/convolutions.py [--names twocnn cifar_cnn] [--steps 8]
 
-A step is a batch of ten images [32, 32, 3], one device, the steps in a loop as in a
-round. Prints milliseconds a step, the fastest of five calls: by the clock, and of all
-cores, which other programs on the machine disturb less; and megabytes of temporaries
-in the compiled program.
+A step has a batch of ten images [32, 32, 3] on one device, and the steps run in a loop
+as in a round. The script prints the milliseconds of a step, as the fastest of five
+calls: by the clock, and by the processor time of all cores, which other programs
+disturb less. It also prints the megabytes of temporaries in the compiled program.
 """
 
 import os

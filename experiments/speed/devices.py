@@ -1,9 +1,9 @@
-"""Steps a second by the clients of a round, the devices of a CPU, and the convolution.
+"""Steps per second by the clients of a round, the devices of a CPU, and convolutions.
 
     python experiments/speed/devices.py
 
-Of two cores, two devices train a client each, and the products of one device use both
-cores. Each number is of a process of its own, the median of three calls of one round.
+On two cores, two devices train one client each, or the products of one device use both
+cores. Each number is the median of three calls of one round in a separate process.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""W1 to W11 on a GPU, in turn with PyTorch there: steps of data a second.
+"""Steps per second of W1 to W11 on a GPU, timed in turn with PyTorch.
 
     pip install . torch
     XLA_PYTHON_CLIENT_PREALLOCATE=false python -m experiments.speed.gpu
 
 The peer is `torch_gpu.py`, as a loop and, for FedAvg, under `torch.func.vmap`. Both
-processes hold what they need on the GPU, but only one works at a time. The cohorts of
-the peer are the first of ours. Without a peer: `--no-peer`. `--trace` prints what a
-round of each workload spends on the GPU, by kernel.
+processes keep their arrays on the GPU, but only one works at a time. The peer trains
+the same cohorts as the first of ours. `--no-peer` leaves the peer out. `--trace` prints
+the GPU time of a round of each workload by kernel.
 """
 
 import contextlib

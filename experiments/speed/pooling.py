@@ -2,8 +2,8 @@
 
     taskset -c 0 python experiments/speed/pooling.py
 
-Of ten images, an operation and its gradients in a loop whose input changes, on one
-core: as models have it, and otherwise.
+Each operation and its gradients run on ten images on one core, in a loop whose input
+changes: in the form that models use, and in other forms.
 """
 
 import time

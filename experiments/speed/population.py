@@ -1,13 +1,14 @@
-"""The time of a round against the number of clients, with the cohort fixed at 10.
+"""The time of a round by the number of clients, with a cohort of 10.
 
     python experiments/speed/population.py
 
-FedPer on 64-dimensional rows, one personal head of 650 numbers a client, 20 rows a
-client, one epoch of batches of 10. Prints microseconds a round, the median of five
-calls of 200 rounds each, and the bytes of temporaries that the compiled rounds need.
+FedPer runs on 64-dimensional examples, with a personal head of 650 numbers and 20
+examples for each client, and one epoch of batches of 10. The script prints the
+microseconds of a round, as the median of five calls of 200 rounds each, and the bytes
+of temporaries that the compiled rounds need.
 
-Measured on two busy CPU cores: 4681, 4569, 2563 and 3134 microseconds with 100, 1,000,
-10,000 and 100,000 clients, and 355,496 bytes with each.
+On two busy CPU cores, a round took 4681, 4569, 2563 and 3134 microseconds with 100,
+1,000, 10,000 and 100,000 clients, and needed 355,496 bytes with each.
 """
 
 import statistics

@@ -1,43 +1,48 @@
-"""The time of a round against the number of devices, and what a round exchanges.
+"""The time of a round by the number of devices, and the bytes that a round exchanges.
 
     python experiments/speed/scaling.py
 
-Work like W1 of `pfljax bench`: TwoNN (199,210 numbers), 480 rows a client, batches of
-10, one epoch, so 48 steps a client. Strong: a cohort of 8 on 1, 2, 4 and 8 devices.
-Weak: 4 clients a device. Every count is a process of its own whose CPU makes that many
-devices. Prints seconds a round (the fastest of three calls of three rounds), their
+The work is similar to W1 of `pfljax bench`: TwoNN (199,210 numbers), 480 examples for
+each client, batches of 10 and one epoch, so 48 steps for each client. Strong scaling
+has a cohort of 8 on 1, 2, 4 and 8 devices, and weak scaling has 4 clients for each
+device. Every count runs in a separate process, whose CPU makes that many devices. The
+script prints the seconds of a round (the fastest of three calls of three rounds), their
 ratio to one device, and the bytes that a device puts into the exchanges of a round,
-from the compiled program. Then a projection to accelerators.
+from the compiled program. Then it prints a projection to accelerators.
 
-Measured on two CPU cores, so that 4 and 8 devices show what sharing costs and no speed
-(on one device the products use both cores): seconds a round, ratio to one device.
+The table was measured on two CPU cores, so 4 and 8 devices show the cost of sharing and
+no gain in speed. (On one device the products use both cores.) It has the seconds of a
+round and the ratio to one device:
     devices  FedAvg strong, weak      Ditto strong, weak       Ditto pinned
     1        0.174 1.00, 0.051 1.00  0.294 1.00, 0.169 1.00
     2        0.063 0.36, 0.067 1.31  0.136 0.46, 0.175 1.04  0.178 0.61, 0.143 0.85
     4        0.047 0.27, 0.130 2.55  0.143 0.49, 0.452 2.67  0.136 0.46, 0.289 1.71
     8        0.059 0.34, 0.257 5.04  0.211 0.72, 0.753 4.45  0.151 0.51, 0.640 3.79
-All reduce 796,852 bytes in one all-reduce, whatever the cohort and the devices. Ditto,
-whose clients keep 796,840 bytes, moves twice the cohort's states at each device, at a
-cohort of 8 12.7 MB into the all-to-all, and as much out of the all-gather; with
---pin-clients nothing but the all-reduce.
 
-The projection, no measurement, is
+All methods reduce 796,852 bytes in one all-reduce, for any cohort and number of
+devices. Ditto's clients keep 796,840 bytes. It moves twice the cohort's states at each
+device: with a cohort of 8, 12.7 MB into the all-to-all, and as much out of the
+all-gather. With --pin-clients it needs only the all-reduce.
+
+The projection is not a measurement. It is
     t = most steps of a device * step + 2 (D - 1) / D * bytes / bandwidth
         + latency * log2(D)
-for a cohort of 4,096 with 240 steps each. A step moves its client's weights four times
-through memory at 3.35 TB/s (NVIDIA H100 SXM data sheet; TPU v5p: 2,765 GB/s, Google
-Cloud's page on v5p) and does nothing else: a lower bound. Bandwidths are a device's, in
-one direction: NVLink 4, 900 GB/s in both (NVIDIA H100 data sheet), within 8 GPUs;
-InfiniBand NDR, 400 Gb/s (NVIDIA ConnectX-7); ICI of TPU v5p, 4,800 Gb/s a chip (Google
-Cloud). The latency is assumed.
-Milliseconds on 8, 64 and 512 devices:
+for a cohort of 4,096 with 240 steps each. A step is assumed to move its client's
+weights four times through memory at 3.35 TB/s (NVIDIA H100 SXM data sheet; TPU v5p:
+2,765 GB/s, Google Cloud's page on v5p) and to do nothing else, which is a lower bound.
+Bandwidths are those of a device in one direction: NVLink 4, 900 GB/s in both (NVIDIA
+H100 data sheet), within 8 GPUs; InfiniBand NDR, 400 Gb/s (NVIDIA ConnectX-7); ICI of
+TPU v5p, 4,800 Gb/s for a chip (Google Cloud). The latency is assumed. These are the
+milliseconds on 8, 64 and 512 devices:
     client state       none                796,840 bytes      the same, pinned
     NVLink 4           117                 142                124
     InfiniBand NDR     117, 14.7, 1.95     345, 272, 263      124, 19.2, 4.22
     ICI of TPU v5p     142, 17.7, 2.23     161, 39.1, 24.0    151, 23.2, 4.98
-So dealt states are bound by their exchange, which does not shrink with the number of
-devices. With pinned clients a round waits for the device with most of the cohort, which
-has on average 6, 31 and 124 % more than an even share.
+
+So without pinned clients a round is limited by the exchange of states, which does not
+shrink with the number of devices. With pinned clients a round waits for the device with
+the largest part of the cohort, which is on average 6, 31 and 124 % more than an equal
+share.
 """
 
 import json

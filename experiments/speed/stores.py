@@ -1,13 +1,13 @@
-"""Our disk store beside three layouts of tensorstore: speed, growth, and kills.
+"""Our disk store and three layouts of tensorstore: speed, growth, and kills.
 
-    python experiments/speed/stores.py speed     500 of 100,000 records a call
+    python experiments/speed/stores.py speed     500 of 100,000 records in a call
     python experiments/speed/stores.py growth    20 calls of 100 of 400 records
     python experiments/speed/stores.py kills     SIGKILL at random moments
 
-The figures and what follows from them are in experiments/speed/REPORT.md. `ours` is
+experiments/speed/REPORT.md has the figures and the conclusions. `ours` is
 `pfljax.engine.disk_store`. The others keep each record under its client and round:
-`ocdbt` in tensorstore's transactional B+tree, `files` in a file a record, and `zarr3`
-as a chunk [1, 1, bytes] of an array over the B+tree.
+`ocdbt` in tensorstore's transactional B+tree, `files` in a file for each record, and
+`zarr3` as a chunk [1, 1, bytes] of an array over the B+tree.
 """
 
 import os

@@ -2,9 +2,10 @@
 
     taskset -c 0 python experiments/speed/strides.py [--clients 4 --steps 3]
 
-Of ten images, a convolution and its two gradients in a loop whose kernel changes, on
-one core: "auto", as models choose, columns, and `lax.conv_general_dilated` as JAX has
-it. Of several clients, each with its own images and kernel, under `vmap`.
+A convolution of ten images and its two gradients run on one core, in a loop whose
+kernel changes. The forms are "auto", which models use, columns, and JAX's own
+`lax.conv_general_dilated`. Several clients run under `vmap`, each with its own images
+and kernel.
 """
 
 import time

@@ -1,16 +1,18 @@
-"""Runs per hour of workload W1 where 1, 8 and 32 runs are one compiled program.
+"""Runs per hour of workload W1 if 1, 8 and 32 runs are one compiled program.
 
     python experiments/speed/sweep_w1.py
 
-W1 is the TwoNN 784-200-200-10, 100 clients with 480 rows each, a cohort of 10, 5 epochs
-of batches of 10: 2400 local steps a round. Runs differ in their learning rate. Timed is
-a call of 1 round with all around it (data laid out, one evaluation on 500 central
-rows), the best of three after the first, which compiles; it is scaled to 100 rounds.
+W1 is the TwoNN 784-200-200-10 with 100 clients of 480 examples each, a cohort of 10,
+and 5 epochs of batches of 10: 2400 local steps in a round. Runs differ in their
+learning rate. The script times a call of 1 round with everything around it (the layout
+of the data, one evaluation on 500 central examples), as the best of three calls after
+the first, which compiles, and scales it to 100 rounds.
 
-Measured on one core (taskset) of a shared, loaded two-core machine, by the clock and by
-the processor time of the process: 1 run 48 and 51 an hour, 8 runs 58 and 63, 32 runs 54
-and 56. Other tries gave 10 to 101 by the clock, as the load was. On a CPU the gain is
-one compilation and one copy of the data, not the steps: runs go one after another.
+On one core (taskset) of a shared, loaded machine of two cores, by the clock and by the
+processor time of the process, an hour had 48 and 51 runs with 1 run in a program, 58
+and 63 with 8, and 54 and 56 with 32. Other tries gave 10 to 101 by the clock, depending
+on the load. On a CPU a sweep saves compilations and copies of the data, not steps,
+because runs train one after another.
 """
 
 import time

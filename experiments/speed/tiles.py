@@ -1,9 +1,9 @@
-"""A convolution and both gradients by columns, by XLA and by tiles, shape by shape.
+"""A convolution and its gradients by columns, by XLA and by tiles, for several shapes.
 
     taskset -c 0 python experiments/speed/tiles.py
 
-Milliseconds of all three on one core in a loop, the fastest of five calls, and which of
-them `pfljax.models.convolution_forms` takes.
+The script prints the milliseconds of all three on one core in a loop, as the fastest of
+five calls, and the form that `pfljax.models.convolution_forms` chooses.
 """
 
 import os

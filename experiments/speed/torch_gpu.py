@@ -1,12 +1,12 @@
 """PyTorch on a GPU: the peer that `experiments/speed/gpu.py` starts and asks.
 
-It reads a line of JSON for each call, and answers with one. Two forms: "loop", one
-client after another, and "vmap", the models of the cohort stacked under
-`torch.func.vmap`, where clients of fewer steps leave the stack when they are done. All
-rows lie on the GPU. Sizes and layers are those of `pfljax.bench.catalogue` and
-`pfljax.models`. Methods by hand: FedAvg; Ditto (Li et al., ICML 2021, Algorithm 1);
-SuPerFed-MM (Hahn et al., KDD 2022, Algorithm 1); FedPer (Arivazhagan et al., 2019); and
-FedProto and FML of `torch_groups`.
+It reads a line of JSON for each call, and answers with one. It has two forms: "loop"
+trains one client after another, and "vmap" stacks the models of the cohort under
+`torch.func.vmap`, where clients with fewer steps leave the stack when they are done.
+All examples are on the GPU. Sizes and layers are those of `pfljax.bench.catalogue` and
+`pfljax.models`. The methods are written by hand: FedAvg; Ditto (Li et al., ICML 2021,
+Algorithm 1); SuPerFed-MM (Hahn et al., KDD 2022, Algorithm 1); FedPer (Arivazhagan et
+al., 2019); and FedProto and FML of `torch_groups`.
 """
 
 import json
