@@ -10,11 +10,13 @@ import pytest
 
 import tiny
 from pfljax.data import MissingDataset
+from pfljax.evaluation.over_clients import FIGURES
 from pfljax.runs import config
 from pfljax.runs.folder import FolderError, write_json
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
 from pfljax.sweep import Sweep
+from pfljax.sweep.results import COLUMNS
 
 MISSING = MissingDataset("data set 'mnist' is not prepared; run: pfljax prepare mnist")
 
@@ -63,16 +65,16 @@ def instead(monkeypatch, name, error):
 
 def written(experiment, over, *, out, quiet):
     """A sweep whose runs all have an accuracy of a half."""
-    names = ("seed", "round", "evaluated", "lambda", "split", "metric", "mean", "std")
     evaluated = (("personal", ""), ("server", ""), ("mixture", "oracle"))
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "sweep.csv", "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(names)
+        writer = csv.DictWriter(file, ["seed", *COLUMNS, *FIGURES])
+        writer.writeheader()
         for seed in over["seed"]:
-            for at, pair in enumerate(evaluated):
-                row = (seed, experiment.rounds, *pair, "test", "accuracy")
-                writer.writerow((*row, 0.5 + at / 10, 0.1))
+            for at, (model, lam) in enumerate(evaluated):
+                row = {"seed": seed, "round": experiment.rounds, "evaluated": model}
+                row |= {"lambda": lam, "split": "test", "metric": "accuracy"}
+                writer.writerow(row | {"mean": 0.5 + at / 10, "std": 0.1})
     saved = {"experiment": config.to_dict(experiment), "over": over}
     write_json(out / "sweep.json", saved)
 
