@@ -30,7 +30,7 @@ class Exchange(NamedTuple):
 
 def shapes_of_model(task: Task) -> Params:
     """The parameters of a model, as shapes."""
-    return jax.eval_shape(task.init, _key_shape())
+    return jax.eval_shape(task.init, shape_of_key())
 
 
 def shapes_of_server(algorithm: Algorithm, task: Task, num_clients: int) -> Any:
@@ -39,7 +39,7 @@ def shapes_of_server(algorithm: Algorithm, task: Task, num_clients: int) -> Any:
     def init(key: Key) -> Any:
         return algorithm.init(task.init(key), num_clients, key)
 
-    return jax.eval_shape(init, _key_shape())
+    return jax.eval_shape(init, shape_of_key())
 
 
 def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
@@ -109,8 +109,9 @@ def trace_exchanges(
             sent.append(Exchange(message, origin, upload))
         return sent
 
-    return jax.eval_shape(exchanges, _key_shape(), shapes_of_client(input_shape))
+    return jax.eval_shape(exchanges, shape_of_key(), shapes_of_client(input_shape))
 
 
-def _key_shape() -> Any:
+def shape_of_key() -> Any:
+    """A key, as a shape."""
     return jax.eval_shape(jax.random.key, 0)

@@ -9,7 +9,6 @@ Orbax writes it in the background and renames it when it is complete.
 """
 
 import logging
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -18,9 +17,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pfljax.core.types import RunState
+from pfljax.runs.partition import crc
 from pfljax.runtime.files import CheckpointError
 from pfljax.runtime.processes import ask, everywhere
 
@@ -273,6 +272,5 @@ def _crc(state: RunState) -> int | None:
             return None
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             leaf = jax.random.key_data(leaf)
-        array = np.ascontiguousarray(leaf)
-        checksum = zlib.crc32(array.view(np.uint8).data, checksum)
+        checksum = crc(leaf, checksum)
     return checksum

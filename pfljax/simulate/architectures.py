@@ -38,9 +38,8 @@ def list_models(experiment: Experiment) -> list[Component]:
         if choice.name not in GROUPS:
             choices.append(choice)
             continue
-        options = {}
-        if choice.name in FEATURES:
-            options["features"] = FEATURES[choice.name]
+        features = FEATURES.get(choice.name)
+        options = {"features": features} if features else {}
         choices += [Component(name, options) for name in GROUPS[choice.name]]
     return choices
 
@@ -106,14 +105,14 @@ def make_groups(
 
 def find_difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
     """(a group, how its server or traffic differs from the first one's), if any."""
-    members = list(zip(groups.algorithms, groups.tasks, strict=True))
     # The servers come first: they differ in most methods, and traffic is slow to trace.
     for shared in (_server, _traffic):
-        first: Any = None
-        for group, (algorithm, task) in enumerate(members):
-            sent = shared(algorithm, task, shape)
-            first = sent if first is None else first
-            change = first_change(first, sent)
+        known = [
+            shared(algorithm, task, shape)
+            for algorithm, task in zip(groups.algorithms, groups.tasks, strict=True)
+        ]
+        for group, sent in enumerate(known):
+            change = first_change(known[0], sent)
             if change is not None:
                 return group, change
     return None
@@ -121,7 +120,7 @@ def find_difference(groups: Groups, shape: Shape) -> tuple[int, str] | None:
 
 def _server(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
     """The shapes of the server by path."""
-    return _by_path((shapes_of_server(algorithm, task, shape.num_clients),))
+    return tree.paths((shapes_of_server(algorithm, task, shape.num_clients),))
 
 
 def _traffic(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
@@ -129,13 +128,8 @@ def _traffic(algorithm: Algorithm, task: Task, shape: Shape) -> Any:
     if algorithm.architecture is not None:
         return {}
     sent = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
-    return _by_path(tuple(sent))
-
-
-def _by_path(shared: Any) -> dict[str, Any]:
-    """The leaves by path, without the empty places of a tree that was split."""
-    leaves = jax.tree_util.tree_leaves_with_path(shared)
-    return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    # By path, a tree that was split has no empty places.
+    return tree.paths(sent)
 
 
 def client_traffic(

@@ -66,12 +66,11 @@ def check_task(task: Any) -> None:
 
 def check_precision(precision: str, task: Task) -> None:
     """Raises a ValueError unless the task computes in this precision."""
-    if task.precision != precision:
-        raise ValueError(
-            f"precision is {precision!r}, but the task that is given computes in "
-            f"{task.precision!r}; give a task made with precision={precision!r}, such "
-            f"as models.task(module, input_shape, precision={precision!r})"
-        )
+    expected = (
+        f"{task.precision!r}, that of the task; or make the task with "
+        f"models.task(module, input_shape, precision={precision!r})"
+    )
+    require("precision", precision, task.precision == precision, expected)
 
 
 def check_path(name: str, path: Any, expected: str = A_FOLDER) -> None:

@@ -30,6 +30,7 @@ from pfljax.simulate import (
 from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import list_splits
 from pfljax.simulate.federation import build_federation
+from pfljax.simulate.place import place
 from pfljax.simulate.simulation import Simulation
 
 # (round, evaluation, state) -> whether the run stops here.
@@ -126,8 +127,8 @@ def begin(
     return Run(
         experiment=experiment,
         sim=sim,
-        federation=simulation.place(sim, training),
-        unseen=unseen and simulation.place(sim, unseen, training.num_clients),
+        federation=place(sim, training),
+        unseen=unseen and place(sim, unseen, training.num_clients),
         path=path,
         history={},
         describe=partial(ask, folder.write_partition, path, described, examples),

@@ -34,7 +34,7 @@ def by_architecture(
         evaluate = evaluator(sim.architectures[0])
         return in_blocks(evaluate, state, sim, states, ids, parts)
     number = groups.of(ids)
-    values: Values = {}
+    whole: Any = None
     for group, architecture in enumerate(sim.architectures):
         (which,) = np.nonzero(number == group)
         if not len(which):  # few newcomers may leave a group empty
@@ -42,11 +42,8 @@ def by_architecture(
         group_parts = tuple(take(part, which) for part in parts)
         evaluate = evaluator(architecture)
         in_group = in_blocks(evaluate, state, sim, states, ids[which], group_parts)
-        for name, array in in_group.items():
-            if name not in values:
-                values[name] = _empty(len(ids), array)
-            values[name][which] = array
-    return values
+        whole = _write(whole, which, in_group, len(ids))
+    return whole
 
 
 def take(part: Part, which: np.ndarray) -> Part:
@@ -79,15 +76,19 @@ def in_blocks(
         block_parts = [take(part, existing) for part in parts]
         block_ids = ids[existing]
         in_block = evaluate(state, states(block_ids), block_ids, *block_parts)
-        in_block = jax.device_get(in_block)
-        if whole is None:
-            whole = jax.tree.map(lambda leaf: _empty(len(ids), leaf), in_block)
-        real = block < len(ids)
-        leaves = zip(jax.tree.leaves(whole), jax.tree.leaves(in_block), strict=True)
-        for target, values in leaves:
-            target[block[real]] = values[real]
+        whole = _write(whole, block, jax.device_get(in_block), len(ids))
     return whole
 
 
-def _empty(count: int, like: np.ndarray) -> np.ndarray:
-    return np.empty((count, *like.shape[1:]), like.dtype)
+def _write(whole: Any, where: np.ndarray, part: Any, count: int) -> Any:
+    """`whole`, the arrays of `count` clients or None, with those of some clients.
+
+    An index past the end is padding.
+    """
+    if whole is None:
+        whole = jax.tree.map(lambda a: np.empty((count, *a.shape[1:]), a.dtype), part)
+    real = where < count
+    leaves = zip(jax.tree.leaves(whole), jax.tree.leaves(part), strict=True)
+    for target, values in leaves:
+        target[where[real]] = values[real]
+    return whole

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 
+from pfljax.core.requirements import require
 from pfljax.core.types import Key, Metrics, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
@@ -13,8 +14,9 @@ from pfljax.engine.population import DevicePopulation
 from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
-from pfljax.simulate import begin, evaluation, simulation, width
+from pfljax.simulate import begin, evaluation, width
 from pfljax.simulate.federation import build_federation
+from pfljax.simulate.place import place
 
 
 class Simulator(NamedTuple):
@@ -56,11 +58,9 @@ def build(
         be kept in a store.
     """
     experiment = begin.validate(experiment, federation, task)
-    if experiment.state_storage != "device":
-        raise ValueError(
-            f"state_storage is {experiment.state_storage!r}, but in your own loop the "
-            "states of all clients are in the RunState; leave it out"
-        )
+    storage = experiment.state_storage
+    expected = "'device' in your own loop, whose RunState has the states of all clients"
+    require("state_storage", storage, storage == "device", expected)
     devices.prepare()
     devices.check(experiment.devices)
     data, _ = build_federation(experiment, federation)
@@ -81,4 +81,4 @@ def build(
         records, _ = evaluation.evaluate(sim, data, None, state, states)
         return Evaluation(int(state.round), records)
 
-    return Simulator(init, one_round, evaluate), simulation.place(sim, data)
+    return Simulator(init, one_round, evaluate), place(sim, data)

@@ -7,6 +7,7 @@ from pfljax import channel
 from pfljax.channel import Channel
 from pfljax.core import malicious
 from pfljax.core.communication import trace_exchanges
+from pfljax.core.requirements import require
 from pfljax.core.types import Algorithm, Task
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import privacy
@@ -49,30 +50,20 @@ def _check_krum(options: dict[str, Any], cohort: int) -> None:
     """Refuses a cohort that is too small for Krum's guarantee."""
     byzantine = options.get("byzantine", 1)
     needed = 2 * byzantine + 3
-    if cohort < needed:
-        raise ValueError(
-            f"aggregation 'krum': byzantine is {byzantine}, which needs a cohort of at "
-            f"least 2 * {byzantine} + 3 = {needed}, but cohort is {cohort}; choose a "
-            "larger cohort, or a smaller byzantine"
-        )
+    expected = f"at least 2 * byzantine + 3 = {needed} for aggregation 'krum'"
+    require("cohort", cohort, cohort >= needed, expected)
     chosen = options.get("chosen", 1)
-    if chosen > cohort - byzantine:
-        raise ValueError(
-            f"aggregation 'krum': chosen is {chosen}, but of a cohort of {cohort} with "
-            f"{byzantine} malicious at most {cohort - byzantine} can be sound; choose "
-            "fewer"
-        )
+    benign = cohort - byzantine
+    expected = f"at most cohort - byzantine = {benign}"
+    require("chosen of aggregation 'krum'", chosen, chosen <= benign, expected)
 
 
 def _check_trim(options: dict[str, Any], cohort: int) -> None:
     """Refuses a share of less than one client, which would be the plain mean."""
     trim = options.get("trim", 0.1)
-    if trim and not math.floor(trim * cohort):
-        raise ValueError(
-            f"aggregation 'trimmed_mean': trim is {trim}, of which a cohort of "
-            f"{cohort} has nobody at either end; choose at least 1 / {cohort}, or a "
-            "larger cohort"
-        )
+    has_any = not trim or math.floor(trim * cohort) > 0
+    expected = f"0, or at least 1 / cohort, here 1 / {cohort}"
+    require("trim of aggregation 'trimmed_mean'", trim, has_any, expected)
 
 
 def with_memory(

@@ -14,6 +14,7 @@ from pfljax.channel.base import as_received
 from pfljax.core.aggregation import Averaging
 from pfljax.core.communication import (
     first_turn,
+    shape_of_key,
     shapes_of_client,
     shapes_of_server,
     trace_exchanges,
@@ -85,16 +86,14 @@ def check_deadline(setting: Setting, sizes: Any) -> None:
     if timed is None or timed.deadline is None:
         return
     least = np.asarray(budget(setting.local, jnp.asarray(sizes)))
-    what = "its work"
     if setting.selection.work is not full_work:
         # Stragglers may do a single step.
         least = np.minimum(least, 1)
-        what = "a single step"
     fastest = clock.fastest(timed, least)
     if fastest > timed.deadline:
         raise ValueError(
             f"deadline is {timed.deadline:g}, but the fastest client takes "
-            f"{fastest:.3g} virtual seconds for {what}: no client would report; "
+            f"{fastest:.3g} virtual seconds: no client would report; "
             "choose a longer deadline"
         )
 
@@ -105,18 +104,13 @@ def _check_mode(
     """Refuses methods, selections and channels that need synchronous rounds."""
     mode = str(experiment.mode)
     chosen = experiment.selection.name
-    if setting.selection.replacement or selection.learns(setting.selection):
+    drawn = setting.selection
+    other_number = drawn.cohort != experiment.cohort
+    if other_number or drawn.replacement or selection.learns(drawn):
         raise ValueError(
             f"mode {mode!r} draws clients before anything trains, and each client only "
-            f"once at a time, but selection {chosen!r} draws with replacement, or "
-            "depends on the results of rounds; choose selection 'uniform'"
-        )
-    cohort = experiment.cohort
-    if setting.selection.cohort != cohort:
-        raise ValueError(
-            f"mode {mode!r} has {cohort} clients train at any time, the cohort, but "
-            f"selection {chosen!r} has places for {setting.selection.cohort}; choose "
-            "selection 'uniform'"
+            f"once at a time, but selection {chosen!r} draws with replacement, another "
+            "number than the cohort, or by the results of rounds; choose 'uniform'"
         )
     through = setting.channel
     if through is not None and (
@@ -179,5 +173,5 @@ def pending_shapes(
             metrics=metrics,
         )
 
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    return jax.eval_shape(make_pending, key, shapes_of_client(shape.input_shape))
+    client = shapes_of_client(shape.input_shape)
+    return jax.eval_shape(make_pending, shape_of_key(), client)

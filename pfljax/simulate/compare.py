@@ -32,14 +32,12 @@ def grid(
     if finetuned:
         experiments = [*experiments, *_tuned_fedavg(experiments)]
     if local:
-        baselines = [e for e in experiments if e.algorithm.name == "local"]
-        others = [e for e in experiments if e.algorithm.name != "local"]
-        if not baselines:
-            like = experiments[0]
+        experiments = sorted(experiments, key=lambda e: e.algorithm.name != "local")
+        like = experiments[0]
+        if like.algorithm.name != "local":
             # Dissimilarity is measured at the server's model, which it has not.
             alone = like.replace(algorithm="local", label="local", dissimilarity=False)
-            baselines = [alone]
-        experiments = [*baselines, *others]
+            experiments = [alone, *experiments]
     labels, names = _labels(experiments)
     seeds = arguments.list_seeds(seeds)
     runs = []

@@ -1,6 +1,7 @@
 """Evaluates a state: all models, splits and groups of clients."""
 
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -135,11 +136,7 @@ def _quantities(
     """The method's quantities of each client by name; {} for most methods."""
     if sim.setting.algorithm.quantities is None:
         return {}
-
-    def evaluator(architecture: Any) -> Any:
-        return architecture.quantities
-
-    return by_architecture(sim, evaluator, state, states, ids, ())
+    return by_architecture(sim, attrgetter("quantities"), state, states, ids, ())
 
 
 def list_splits(federation: Federation) -> list[str]:

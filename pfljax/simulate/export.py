@@ -7,7 +7,7 @@ import numpy as np
 
 from pfljax import algorithms
 from pfljax.core import factories, tree
-from pfljax.core.requirements import require_a
+from pfljax.core.requirements import require, require_a
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.evaluation.programs import client_models
@@ -127,11 +127,8 @@ def personal_model(
 def check_client(client: int, num_clients: int) -> None:
     """Raises a ValueError unless there is a client of this number."""
     require_a("client", client, (int, np.integer), A_CLIENT)
-    if not 0 <= client < num_clients:
-        raise ValueError(
-            f"client is {client}, but this run has clients 0 to {num_clients - 1}; "
-            "those that are held out (unseen) have no state"
-        )
+    expected = f"0 to {num_clients - 1}, a client that trains"
+    require("client", client, 0 <= client < num_clients, expected)
 
 
 def server_model(
@@ -169,9 +166,7 @@ def check_file(out: Path) -> None:
         raise ValueError(
             f"{out.parent} is not a folder; make it, or choose another --out"
         )
-    if out.is_dir():
-        raise ValueError(f"{out} is a folder; expected a file, such as {out}/model.npz")
-    # The file replaces what is there, which must not be /dev/null.
+    # The file replaces what is there, which must not be a folder or /dev/null.
     if out.exists() and not out.is_file():
-        raise ValueError(f"{out} is a pipe or a device; expected a file")
+        raise ValueError(f"{out} is no file; expected one, such as model.npz")
     folder.check_not_own(out)

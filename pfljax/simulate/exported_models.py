@@ -1,24 +1,23 @@
 """Predicts with the arrays that `export` wrote, which are named but not structured."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import jax
 
 from pfljax.core import tree
-from pfljax.core.communication import first_turn, shapes_of_client, shapes_of_model
+from pfljax.core.communication import (
+    first_turn,
+    shape_of_key,
+    shapes_of_client,
+    shapes_of_model,
+)
 from pfljax.core.types import Algorithm, Array, Batch, Task
+from pfljax.engine.contract import first_change
 from pfljax.simulate.architectures import task_of_server
 from pfljax.simulate.shape import Shape
 
 Predict = Callable[[Any, Batch], Array]
-
-
-class Form(NamedTuple):
-    """The shapes of a model that a run may export, and the function that predicts."""
-
-    shapes: Any
-    predict: Predict
 
 
 def make_predict(algorithm: Algorithm, task: Task, shape: Shape) -> Predict:
@@ -34,36 +33,23 @@ def make_predict(algorithm: Algorithm, task: Task, shape: Shape) -> Predict:
 
     def predict(model: Any, batch: Batch) -> Array:
         arrays = tree.paths(model)
-        for form in forms:
-            expected = tree.paths(form.shapes)
-            if _shapes(arrays) == _shapes(expected):
+        for shapes, predict_batch in forms:
+            expected = tree.paths(shapes)
+            if first_change(expected, arrays) is None:
                 leaves = [arrays[name] for name in expected]
-                record = jax.tree.unflatten(jax.tree.structure(form.shapes), leaves)
-                return form.predict(record, batch)
+                record = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
+                return predict_batch(record, batch)
+        change = first_change(tree.paths(forms[0][0]), arrays)
         raise ValueError(
-            _explain_misfit(_shapes(arrays), _shapes(tree.paths(forms[0].shapes)))
+            f"{change}; give the arrays that `pfljax export` wrote of the same run and "
+            "client"
         )
 
     return predict
 
 
-def _explain_misfit(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Describes the first difference between arrays and the model of the run."""
-    names = {**expected, **found}
-    name = next(name for name in names if found.get(name) != expected.get(name))
-    return (
-        f"{name} is {found.get(name, 'missing')}, expected "
-        f"{expected.get(name, 'no such array')}; give the arrays that `pfljax export` "
-        "wrote of the same run and client"
-    )
-
-
-def _shapes(arrays: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(array.shape) for name, array in arrays.items()}
-
-
-def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[Form]:
-    """The models that a run may export; the personal one comes first."""
+def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[tuple[Any, Predict]]:
+    """(shapes, predict) of each model that a run may export; first the personal one."""
 
     def model(key: Any, data: Any) -> Any:
         server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
@@ -72,10 +58,10 @@ def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[Form]:
         assert algorithm.server_model is not None
         return algorithm.server_model(server)
 
-    key: Any = jax.eval_shape(jax.random.key, 0)
-    personal = jax.eval_shape(model, key, shapes_of_client(shape.input_shape))
-    forms = [Form(personal, algorithm.predict)]
+    client = shapes_of_client(shape.input_shape)
+    personal = jax.eval_shape(model, shape_of_key(), client)
+    forms = [(personal, algorithm.predict)]
     for other in (task_of_server(algorithm, task), task, task.proxy):
         if other is not None:
-            forms.append(Form(shapes_of_model(other), other.predict))
+            forms.append((shapes_of_model(other), other.predict))
     return forms

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from pfljax import algorithms
 from pfljax.core.communication import (
     first_turn,
+    shape_of_key,
     shapes_of_batch,
     shapes_of_client,
     shapes_of_model,
@@ -63,9 +64,8 @@ def check_own(
 
     batch_size = setting.local.batch_size
     batch = shapes_of_batch(batch_size, shape.input_shape)
-    key: Any = jax.eval_shape(jax.random.key, 0)
     client = shapes_of_client(shape.input_shape)
-    logits, quantities = jax.eval_shape(predict, key, client, batch)
+    logits, quantities = jax.eval_shape(predict, shape_of_key(), client, batch)
     for role, values in logits.items():
         _check_logits(name, role, values, (batch_size, task.num_classes))
     if algorithm.quantities is not None:

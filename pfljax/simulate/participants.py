@@ -47,21 +47,15 @@ def label_shares(federation: Federation) -> dict[str, tuple[float, ...]]:
     train = federation.train
     labels = np.asarray(train.examples.y)
     most = max(federation.num_classes - 1, 1)
-    least = []
-    greatest = []
-    count = []
-    for start, size in zip(
-        np.asarray(train.offset), np.asarray(train.size), strict=True
-    ):
-        held = np.unique(labels[start : start + size])
-        least.append(float(held[0]) / most if size else 0.0)
-        greatest.append(float(held[-1]) / most if size else 0.0)
-        count.append(len(held) / federation.num_classes)
-    return {
-        "least_label": tuple(least),
-        "greatest_label": tuple(greatest),
-        "label_count": tuple(count),
-    }
+    shares = []
+    spans = zip(np.asarray(train.offset), np.asarray(train.size), strict=True)
+    for start, size in spans:
+        held = np.unique(labels[start : start + size]).tolist()
+        count = len(held) / federation.num_classes
+        held = held or [0]
+        shares.append((held[0] / most, held[-1] / most, count))
+    names = ("least_label", "greatest_label", "label_count")
+    return dict(zip(names, zip(*shares, strict=True), strict=True))
 
 
 def make_selection(

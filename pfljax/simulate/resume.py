@@ -28,7 +28,11 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
         _check_unsaved(run)
     meta = saved.meta if saved else None
     done = meta.round if meta else 0
-    lines, checksum = _restore_log(run, done, meta.log if meta else None)
+    _read_history(run, done)
+    lines, checksum = read_log(run, done, meta.log if meta else None)
+    # Written only now: files that are refused are not changed.
+    lines = stopping.drop_outdated(run, lines)
+    ask(log.rewrite, run.path / "metrics.jsonl", lines)
     init, key = run.sim.init, jax.random.key(run.experiment.seed)
     state = saved.state if saved else init(key)
     # The first state has the layout of a restored one, or rounds would compile twice.
@@ -54,16 +58,6 @@ def _check_unsaved(run: Run) -> None:
             f"{run.path} has a log of {len(lines)} rounds, but no checkpoint: put its "
             "checkpoints back, or start again with another --out"
         )
-
-
-def _restore_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:
-    """The log up to round `done` and its checksum; later lines are removed."""
-    _read_history(run, done)
-    lines, checksum = read_log(run, done, expected)
-    # Written only now: files that are refused are not changed.
-    lines = stopping.drop_outdated(run, lines)
-    ask(log.rewrite, run.path / "metrics.jsonl", lines)
-    return lines, checksum
 
 
 def read_log(run: Run, done: int, expected: int | None) -> tuple[list[Line], int]:

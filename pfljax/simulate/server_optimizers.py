@@ -6,6 +6,7 @@ from pfljax import algorithms
 from pfljax.core import factories, server_step, tree
 from pfljax.core.communication import shapes_of_model, shapes_of_server
 from pfljax.core.types import Algorithm, Task
+from pfljax.engine.contract import first_change
 from pfljax.runs.settings import Experiment
 
 
@@ -45,14 +46,10 @@ def _check_keeps_model(
     """Refuses a server whose state is neither a model nor a part of one."""
     state = tree.paths(shapes_of_server(algorithm, task, num_clients))
     model = tree.paths(shapes_of_model(task))
-    of_model = all(_is_same(leaf, model.get(path)) for path, leaf in state.items())
-    if not state or not of_model or algorithm.then is not None:
+    kept = {path: model[path] for path in state if path in model}
+    if not state or first_change(kept, state) or algorithm.then is not None:
         raise ValueError(
             f"server_optimizer is set, but the server of {name} does not keep one "
             "model, which an optimizer could step; leave it out, or choose a method "
             "whose server averages models, such as fedavg"
         )
-
-
-def _is_same(leaf: Any, other: Any) -> bool:
-    return other is not None and (leaf.shape, leaf.dtype) == (other.shape, other.dtype)

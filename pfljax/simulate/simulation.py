@@ -1,13 +1,11 @@
-"""Compiles the functions of an experiment, and places its data on the devices."""
+"""Compiles the functions of an experiment."""
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from pfljax import algorithms, engine
 from pfljax.channel import Traffic
@@ -15,7 +13,7 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine import Setting, asynchronous, mesh, offload_programs, placement
+from pfljax.engine import Setting, asynchronous, mesh, offload_programs
 from pfljax.engine.state import client_shape, init_stacks
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
 from pfljax.evaluation.passes import rows_per_pass
@@ -25,7 +23,6 @@ from pfljax.evaluation.programs import (
     predicts_as_task,
     quantities_of_clients,
 )
-from pfljax.evaluation.uncertainty import select_ood
 from pfljax.evaluation.views import MIXTURE, SERVER
 from pfljax.evaluation.views import views as list_views
 from pfljax.models import check_task
@@ -64,9 +61,8 @@ class Simulation(NamedTuple):
     views: list[str]  # the models that are evaluated after a round
     trained: bool  # clients that train are also evaluated after local training
     ood: int  # examples by which detection of other classes is evaluated
-    dissimilarity: (
-        Callable[..., Any] | None
-    )  # (server, training examples) -> Dissimilarity
+    # (server, training examples) -> Dissimilarity
+    dissimilarity: Callable[..., Any] | None
     block: int  # clients evaluated in one call
     paging: offload_programs.Programs | None  # of a population in a store
     traffic: Callable[[], Traffic]  # of a client's exchange in a round
@@ -245,57 +241,6 @@ def abstract(sim: Simulation) -> RunState:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     return jax.tree.map(place, sim.shapes, shardings)
-
-
-def place(sim: Simulation, federation: Federation, first: int = 0) -> Federation:
-    """The federation with its data on every device, or on those of their clients.
-
-    `first` is the number of its first client.
-    """
-    grid = sim.setting.mesh
-    if sim.ood:
-        # Chosen on the host, before rows lie with their clients alone.
-        ood = _select_ood(grid, federation, sim.ood)
-        federation = dataclasses.replace(federation, ood=ood)
-    if federation.public is not None:
-        # Every device has all examples of the server.
-        public = mesh.place(grid, federation.public)
-        federation = dataclasses.replace(federation, public=public)
-    if grid is not None and grid.pin_clients:
-        owner = owners(sim, federation.num_clients, first)
-        parts = placement.place(grid, federation.parts, owner)
-        return dataclasses.replace(federation, **parts)
-    # Train, validation and test share one pool of examples, which is placed once.
-    spans = {name: (part.offset, part.size) for name, part in federation.parts.items()}
-    pool, spans = mesh.place(grid, (federation.train.examples, spans))
-    parts = {name: ClientData(pool, *span) for name, span in spans.items()}
-    return dataclasses.replace(federation, **parts)
-
-
-def _select_ood(
-    grid: mesh.Grid | None, federation: Federation, count: int
-) -> dict[str, Any]:
-    """About `count` examples by split, on every device, to detect other classes by."""
-    by_split = {}
-    for split in ("test", "validation"):
-        data = getattr(federation, split)
-        if np.any(data.size):
-            classes = federation.num_classes
-            ood = select_ood(federation.train, data, classes, count)
-            examples = mesh.place(grid, ood.examples)
-            by_split[split] = ood._replace(examples=examples)
-    return by_split
-
-
-def owners(sim: Simulation, count: int, first: int = 0) -> np.ndarray:
-    """The devices of `count` pinned clients from number `first`, i64[count]."""
-    grid = sim.setting.mesh
-    assert grid is not None
-    groups = sim.setting.groups
-    stack = np.zeros(count, np.int64)
-    if groups is not None:
-        stack = groups.of(first + np.arange(count))
-    return placement.owners(grid.size, stack)
 
 
 def describe(sim: Simulation) -> str:

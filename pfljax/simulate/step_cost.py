@@ -10,6 +10,7 @@ import jax
 
 from pfljax.core.communication import (
     first_turn,
+    shape_of_key,
     shapes_of_batch,
     shapes_of_client,
     shapes_of_model,
@@ -42,7 +43,7 @@ def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
 def _flops(
     algorithm: Algorithm, task: Task, shape: Shape, batch_size: int
 ) -> float | None:
-    key: Any = jax.eval_shape(jax.random.key, 0)
+    key = shape_of_key()
     # XLA counts the body of a loop once. That is right for the loop over steps, but too
     # little for a loop within the model.
     loss = jax.jit(task.loss)
@@ -53,8 +54,7 @@ def _flops(
         return None
 
     def first(key: Key, data: ClientData) -> Any:
-        server, client, _ = first_turn(algorithm, task, 1, key, data)
-        return server, client
+        return first_turn(algorithm, task, 1, key, data)[:2]
 
     def train(key: Key, server: Any, client: Any, data: ClientData) -> Any:
         turn = Turn(

@@ -12,6 +12,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import components, simulation, size
+from pfljax.simulate.place import owners
 from pfljax.simulate.shape import make_shape
 from pfljax.simulate.simulation import Simulation
 
@@ -89,7 +90,7 @@ def bytes_needed(sim: Simulation, federation: Federation) -> int:
     """
     grid = sim.setting.mesh
     if grid is not None and grid.pin_clients:
-        owner = simulation.owners(sim, federation.num_clients)
+        owner = owners(sim, federation.num_clients)
         train = placement.abstract(grid, federation.parts, owner)["train"]
     else:
         train = mesh.abstract(grid, federation.train)

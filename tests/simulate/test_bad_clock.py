@@ -43,11 +43,11 @@ WRONG = {  # settings, and what the line has
     ),
     "deadline that nobody's whole work meets": (
         {"deadline": 0.1, "profile": "equal"},
-        "the fastest client takes .* virtual seconds for its work: no client would",
+        "the fastest client takes .* virtual seconds: no client would",
     ),
     "places that are no cohort": (
         {"profile": GROUPS, "mode": BUFFER, "selection": "bernoulli"},
-        "has 5 clients train at any time, the cohort, but selection 'bernoulli' has",
+        "selection 'bernoulli' draws with replacement, another number than the cohort",
     ),
     "deadline and mode": (
         {"deadline": 2.0, "profile": GROUPS, "mode": "fedasync"},
@@ -83,7 +83,7 @@ WRONG = {  # settings, and what the line has
     ),
     "a selection with replacement": (
         {"selection": "by_size", "profile": GROUPS, "mode": BUFFER},
-        "selection 'by_size' draws with replacement, or depe",
+        "selection 'by_size' draws with replacement, another",
     ),
     "several devices": (
         {"profile": GROUPS, "mode": BUFFER, "devices": 2},

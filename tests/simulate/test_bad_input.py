@@ -55,7 +55,7 @@ SETTINGS = {
     "stragglers": ({"stragglers": 0.05}, "which is no client of a cohort of 5"),
     "trim": (
         {"aggregation": "trimmed_mean", "cohort": 5},
-        "trim is 0.1, of which a cohort of 5 has nobody at either end",
+        "trim of aggregation 'trimmed_mean' is 0.1; expected 0, or at least 1 / cohort",
     ),
     "adam, momentum": ({"optimizer": "adam", "momentum": 0.9}, "belong to sgd"),
     "monitor": ({"monitor": "loss"}, "monitor is 'loss', but patience is None; set"),

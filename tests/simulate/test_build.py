@@ -40,6 +40,6 @@ def test_an_own_loop_has_the_bits_of_a_run(tmp_path):
 
 def test_a_store_is_refused():
     with pytest.raises(
-        ValueError, match="state_storage is 'disk', but in your own loop"
+        ValueError, match="state_storage is 'disk'; expected 'device' in your"
     ):
         build(JOB.replace(state_storage="disk"))

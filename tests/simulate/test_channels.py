@@ -154,11 +154,11 @@ REFUSED = {
     ),
     "krum of too many": (
         {"aggregation": ["krum:byzantine=1,chosen=5"], "cohort": 5},
-        "chosen is 5, but of a cohort of 5 with 1 malicious at most 4 can be sound",
+        "chosen of aggregation 'krum' is 5; expected at most cohort - byzantine = 4",
     ),
     "krum": (
         {"aggregation": ["krum:byzantine=2"]},
-        "byzantine is 2, which needs a cohort of at least 2 * 2 + 3 = 7, but cohort",
+        "cohort is 3; expected at least 2 * byzantine + 3 = 7 for aggregation 'krum'",
     ),
     "no channel": (
         {"channel": ["krum:byzantine=2"]},

@@ -112,7 +112,7 @@ def test_the_command_writes_one_client(folder, columns, tmp_path):
 def test_a_client_that_is_not_there(folder, client):
     code, _, errors = tiny.main("predict", folder, f"--client={client}")
     assert (code, errors.count("\n")) == (2, 1)
-    assert f"client is {client}, but this run has clients 0 to 4" in errors
+    assert f"client is {client}; expected 0 to 4, a client that trains" in errors
 
 
 def test_other_files_than_npz_and_csv_are_refused(folder, tmp_path):

@@ -11,6 +11,7 @@ from pfljax.runs.folder import read_json, write_json
 from pfljax.simulate import simulation, size
 from pfljax.simulate import width as executor
 from pfljax.simulate.federation import build_federation
+from pfljax.simulate.place import place
 from tiny import TINY
 
 DIGITS = TINY.replace(algorithm="fedavg", devices=1)
@@ -59,7 +60,7 @@ def test_the_program_that_is_measured_trains():
     federation, _ = build_federation(DIGITS)
     sim = made(3)
     executor.bytes_needed(sim, federation)
-    train = simulation.place(sim, federation).train
+    train = place(sim, federation).train
     state = sim.init(jax.random.key(0))
     state = jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
     with compiling.watch() as works:
