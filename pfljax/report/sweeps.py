@@ -76,10 +76,13 @@ def read(folder: str | Path) -> Frame:
 
 def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
     """The rows with the columns of the tidy table of runs; a method is a point."""
+    import pandas as pd
+
     frame = make_frame(rows)
-    swept = frame[swept_names(frame)].to_dict("records")
+    names = swept_names(frame)
     # First, for a sweep may be over `model`, which becomes another column here.
-    frame["method"] = [point_text(dict(row)) for row in swept]
+    swept = frame[names].astype(object).to_numpy()
+    frame["method"] = [point_text(names, values) for values in swept]
     models = zip(frame.evaluated, frame["lambda"].astype(str), strict=True)
     frame["model"] = [MODELS.get(model) for model in models]
     frame = frame[frame.model.notna()]
@@ -87,15 +90,15 @@ def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
     last = frame.groupby(["method", "seed"])["round"].transform("max")
     frame["last"] = frame["round"] == last
     frame["main"] = frame.model == "personal"
-    # Empty without virtual seconds.
-    frame["clock"] = frame.clock.replace("", math.nan).astype(float)
+    # It is an empty text without virtual seconds.
+    frame["clock"] = pd.to_numeric(frame.clock)
     return frame.reindex(columns=list(COLUMNS))
 
 
-def point_text(values: Mapping[str, Any]) -> str:
+def point_text(names: Sequence[str], values: Sequence[Any]) -> str:
     """A point in words; a method goes by its own name."""
     words = []
-    for name, value in values.items():
+    for name, value in zip(names, values, strict=True):
         text = value_text(value)
         words.append(text if name == "algorithm" else f"{name}={text}")
     return " ".join(words) or "all seeds"
