@@ -257,7 +257,7 @@ def test_memory_is_measured():
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ({"nothing": [1.0]}, "unknown name to sweep 'nothing'; known: .*mu"),
+        ({"nothing": [1.0]}, "unknown name to sweep 'nothing'; known: aggregation"),
         ({"out": ["a"]}, "unknown name to sweep 'out'"),
         ({"start": [0.5, 1.5]}, "start is 1.5"),
         ({"mixing": ["channel"]}, "mixing is 'channel'; expected"),
