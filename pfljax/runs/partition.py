@@ -18,23 +18,23 @@ from pfljax.data.manifest import PARTS
 
 
 def manifest(
-    training: Federation, unseen: Federation | None, given: bool
+    training: Federation, unseen: Federation | None, from_python: bool
 ) -> dict[str, Any]:
     """The description of the clients, and the shape and scale of the model's inputs.
 
-    Examples that were `given` in Python, or come from the user's files, have checksums
-    as well, as no published data set identifies them.
+    Examples that come `from_python` or from the user's files have checksums as well, as
+    no published data set identifies them.
     """
     x = training.train.examples.x
     described = {
         **training.manifest,
         "unseen": unseen.manifest if unseen else None,
-        "given": given,
+        "given": from_python,
         "input_shape": list(x.shape[1:]),
         "shift": np.asarray(training.shift).tolist(),
         "scale": np.asarray(training.scale).tolist(),
     }
-    if given or training.manifest.get("source") == OWN:
+    if from_python or training.manifest.get("source") == OWN:
         described |= _checksums(training, unseen)
     return described
 

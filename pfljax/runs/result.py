@@ -135,10 +135,8 @@ class Result:
 
     @cached_property
     def label(self) -> str:
-        """The label of the settings, or else the method with its options."""
-        method = self.experiment.algorithm
-        options = [f"{name}={value}" for name, value in sorted(method.args)]
-        return self.experiment.label or " ".join([method.name, *options])
+        """The label of the settings, or else the method's name."""
+        return self.experiment.label or self.experiment.algorithm.name
 
     @cached_property
     def environment(self) -> dict[str, Any]:

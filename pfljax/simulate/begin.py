@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.precision import EXACT
-from pfljax.core.requirements import require_call
+from pfljax.core.requirements import require, require_call
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.runs import checks, claims, folder, partition
@@ -114,7 +114,7 @@ def begin(
     devices.check(experiment.devices)
     training, unseen = build_federation(experiment, federation)
     _check_patience(experiment, training)
-    manifest = partition.manifest(training, unseen, given=federation is not None)
+    manifest = partition.manifest(training, unseen, from_python=federation is not None)
     check_same("data", repr(claims.identity(manifest)))
     sim = width.choose(experiment, training, task, path)
     malicious.malicious_share(sim.setting.channel, training)  # checks it
@@ -174,15 +174,13 @@ def check_data(
     """Refuses a federation other than that of the finished run in `path`."""
     if federation is not None:
         training, unseen = build_federation(experiment, federation)
-        manifest = partition.manifest(training, unseen, given=True)
+        manifest = partition.manifest(training, unseen, from_python=True)
         ask(claims.check_data, path, manifest)
 
 
 def _check_patience(experiment: Experiment, federation: Federation) -> None:
     """Refuses patience without validation examples, by which it is measured."""
     patience = experiment.patience
-    if patience is not None and "validation" not in list_splits(federation):
-        raise ValueError(
-            f"patience is {patience}, but no client has validation examples; give "
-            "--validation 0.1, or leave patience out"
-        )
+    can_wait = patience is None or "validation" in list_splits(federation)
+    expected = "None, or validation examples by which to stop: --validation 0.1"
+    require("patience", patience, can_wait, expected)

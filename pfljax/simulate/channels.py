@@ -38,12 +38,9 @@ def _check_noise(experiment: Experiment) -> None:
     The server divides by the size, which would reveal whether a client takes part.
     """
     is_drawn = experiment.selection.name == "bernoulli"
-    if is_drawn and privacy.find_mechanism(experiment.channel) is not None:
-        raise ValueError(
-            "selection 'bernoulli' asks another number of clients each round, by which "
-            "the server divides: the noise of the channel would not hide who takes "
-            "part; choose another selection, such as uniform"
-        )
+    has_noise = privacy.find_mechanism(experiment.channel) is not None
+    expected = "uniform: else the noise would not hide who takes part"
+    require("selection", "bernoulli", not (is_drawn and has_noise), expected)
 
 
 def _check_krum(options: dict[str, Any], cohort: int) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from pfljax.core.requirements import require
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import checks
@@ -74,11 +75,8 @@ def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
     names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
     for label, name in zip(labels, names, strict=True):
         # "." and ".." name other folders.
-        if not name.strip("."):
-            raise ValueError(
-                f"label is {label!r}, which cannot be the name of a folder; expected "
-                "letters or digits in it"
-            )
+        expected = "letters or digits in it, since it names a folder"
+        require("label", label, bool(name.strip(".")), expected)
     if len(set(names)) < len(names):
         raise ValueError(
             f"two experiments have the same label: {labels}; set Experiment.label"

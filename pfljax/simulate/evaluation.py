@@ -29,8 +29,7 @@ Record = dict[str, Any]
 
 def is_due(experiment: Experiment, round_: int) -> bool:
     """Whether clients are evaluated after this round."""
-    last = experiment.rounds
-    return round_ % experiment.eval_every == 0 or round_ == last
+    return round_ % experiment.eval_every == 0 or round_ == experiment.rounds
 
 
 def evaluate(

@@ -42,7 +42,7 @@ def load_state(
     if task is not None:
         arguments.check_precision(experiment.precision, task)
     training, unseen = build_federation(experiment, federation)
-    manifest = partition.manifest(training, unseen, given=federation is not None)
+    manifest = partition.manifest(training, unseen, from_python=federation is not None)
     claims.check_data(path, manifest)
     # One device is enough to read a model.
     on_one_device = experiment.replace(devices=1, pin_clients=False)

@@ -4,6 +4,7 @@ import numpy as np
 
 from pfljax import data
 from pfljax.core.factories import select_context
+from pfljax.core.requirements import require
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
@@ -11,20 +12,18 @@ from pfljax.simulate import malicious
 
 
 def build_federation(
-    experiment: Experiment, given: Federation | None = None
+    experiment: Experiment, federation: Federation | None = None
 ) -> tuple[Federation, Federation | None]:
     """The clients that train, and those that are held out or None.
 
     Raises:
       ValueError: too few clients train, or none has test examples.
     """
-    everybody = _everybody(experiment) if given is None else given
+    everybody = _everybody(experiment) if federation is None else federation
     training, unseen = _hold_out(experiment, everybody)
-    if not np.asarray(training.test.size).any():
-        raise ValueError(
-            f"no client has test examples (test is {experiment.test}); choose a "
-            "larger share or fewer clients"
-        )
+    is_tested = bool(np.asarray(training.test.size).any())
+    expected = "a larger share, or fewer clients: no client has test examples"
+    require("test", experiment.test, is_tested, expected)
     return training, unseen
 
 

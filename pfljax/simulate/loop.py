@@ -116,7 +116,9 @@ def _call_rounds(
     )
     done = progress.done + count
     ahead = 0
-    if not _may_stop(run, done):
+    # Where the run may stop, no clients are read ahead.
+    is_watched = run.callback is not None or run.experiment.patience
+    if not is_watched or not evaluation.is_due(run.experiment, done):
         ahead = rounds_of_call(run.experiment, longest, done, progress.pace)
     # The old state is donated: `progress.state` must not be read from here on.
     train = run.federation.train
@@ -130,12 +132,6 @@ def _call_rounds(
     # which all processes must agree.
     seconds = ask(float, time.monotonic() - started)
     return state, {name: metric[:count] for name, metric in metrics.items()}, seconds
-
-
-def _may_stop(run: Run, round_: int) -> bool:
-    """Whether the run may stop after this round; then no clients are read ahead."""
-    is_watched = run.callback is not None or run.experiment.patience
-    return bool(is_watched) and evaluation.is_due(run.experiment, round_)
 
 
 def rounds_of_call(experiment: Experiment, longest: int, done: int, pace: float) -> int:
@@ -244,11 +240,9 @@ def _figures(progress: Progress) -> dict[str, Any]:
 
 def _open_sink(run: Run, done: int, stack: ExitStack, quiet: bool) -> Sink:
     """Opens the sinks of the log, which get the rounds that are done."""
-    if not run.experiment.log:
-        return sinks.NOTHING
 
     def begin() -> Sink:
-        if not first():
+        if not run.experiment.log or not first():
             return sinks.NOTHING
         lines = log.read(run.path / "metrics.jsonl", done)
         return sinks.begin(run.path, run.experiment, lines, quiet)

@@ -5,6 +5,7 @@ from typing import Any
 from pfljax import algorithms
 from pfljax.core import factories, server_step, tree
 from pfljax.core.communication import shapes_of_model, shapes_of_server
+from pfljax.core.requirements import require
 from pfljax.core.types import Algorithm, Task
 from pfljax.engine.contract import first_change
 from pfljax.runs.settings import Experiment
@@ -30,12 +31,9 @@ def with_optimizer(
     chosen = experiment.server_optimizer
     if chosen.name == "none" or options(experiment):
         return algorithm
-    mode = experiment.mode
-    if mode.name != "sync":
-        raise ValueError(
-            f"server_optimizer is set, but mode {str(mode)!r} moves the server itself; "
-            "leave one of the two out (fedbuff has server_lr)"
-        )
+    mode = str(experiment.mode)
+    expected = "'sync', since server_optimizer is set (fedbuff has server_lr)"
+    require("mode", mode, experiment.mode.name == "sync", expected)
     _check_keeps_model(experiment.algorithm.name, algorithm, task, num_clients)
     return server_step.optimize(algorithm, server_step.by_name(str(chosen)))
 

@@ -17,6 +17,7 @@ from pfljax.core.communication import (
 )
 from pfljax.core.types import Algorithm, ClientData, Key, Task, Turn
 from pfljax.engine import Setting
+from pfljax.engine.state import init_stacks
 from pfljax.simulate.shape import Shape
 
 
@@ -25,18 +26,13 @@ def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
 
     It is the mean over clients, or None if the model has a loop, such as an LSTM.
     """
-    groups = setting.groups
     batch_size = setting.local.batch_size
-    if groups is None:
-        return _flops(setting.algorithm, task, shape, batch_size)
     total = 0.0
-    for group, (algorithm, model) in enumerate(
-        zip(groups.algorithms, groups.tasks, strict=True)
-    ):
-        flops = _flops(algorithm, model, shape, batch_size)
+    for stack in init_stacks(setting._replace(mesh=None), task, shape.num_clients):
+        flops = _flops(stack.algorithm, stack.task, shape, batch_size)
         if flops is None:
             return None
-        total += len(groups.members(group, shape.num_clients)) * flops
+        total += len(stack.ids) * flops
     return total / shape.num_clients
 
 

@@ -66,7 +66,7 @@ SETTINGS = {
     "no train rows": ({"test": 0.6, "validation": 0.5}, "leave examples to train on"),
     "no test rows": ({"test": 0.0}, "no client has test examples"),
     "few test rows": (
-        {"test": 0.001, "partition": "iid"}, "choose a larger share or fewer clients",
+        {"test": 0.001, "partition": "iid"}, "expected a larger share, or",
     ),
     "unseen none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),

@@ -68,7 +68,7 @@ OTHERS = {
     ),
     "server-mode": (
         "fedavg", {}, {"server_optimizer": "fedadam", "mode": "fedbuff",
-        "profile": "equal"}, "but mode 'fedbuff' moves the server itself",
+        "profile": "equal"}, "mode is 'fedbuff'; expected 'sync'",
     ),
     "schedule-steps": (
         "scaffold", {}, {"schedule": "cosine:decay_steps=4,by=step"},

@@ -150,7 +150,7 @@ def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
 REFUSED = {
     "noise over a number that is drawn": (
         {"channel": ["dp"], "selection": "bernoulli"},
-        "the noise of the channel would not hide who takes part; choose another",
+        "the noise would not hide who takes part",
     ),
     "krum of too many": (
         {"aggregation": ["krum:byzantine=1,chosen=5"], "cohort": 5},

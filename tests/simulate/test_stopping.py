@@ -211,7 +211,7 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
         ),
         (
             lambda job: ran(job.replace(patience=2, validation=0.0), job.out),
-            "patience is 2, but no client has validation examples",
+            "patience is 2; expected None, or validation examples",
         ),
         (
             lambda job: sweep(job.replace(patience=2), {"lr": [0.1]}),
