@@ -61,7 +61,7 @@ def method(name: str) -> Callable:
     sources = _sources()
     if name not in sources and "PFLJAX_METHODS" not in os.environ:
         said = requirements.unknown("algorithm", sources, name)
-        raise ValueError(f"{said}; one of your own needs PFLJAX_METHODS=FOLDER")
+        raise ValueError(f"{said} (your own methods need PFLJAX_METHODS=FOLDER)")
     return _function(name, requirements.find("algorithm", sources, name))
 
 
