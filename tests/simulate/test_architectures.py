@@ -149,7 +149,7 @@ BAD = {
     "option": ({"models": "mlp:width=3"}, "models 'mlp': unknown parameter"),
     "more than clients": (
         {"models": ",".join(["mlp", "logistic"] * 4)},
-        "models has 8 names, but there are 6 clients",
+        "models has 8 names, but 6 clients train",
     ),
     "both": ({"model": "mlp"}, "model is 'mlp' and models are set; set one of them"),
     "type": ({"models": 3}, "models is (3,); expected a name, or several"),
