@@ -197,7 +197,7 @@ def test_known_methods_take_several():
     assert not {"fedavg", "ditto", "fedrep"} & set(known)
     assert Experiment().models == ()
     guide = (ROOT / "docs" / "models.md").read_text("utf-8")
-    sentence = re.search(r"the same for all models: (.*?)\. Others", guide, re.DOTALL)
+    sentence = re.search(r"the same for all models: (.*?)\. Other ", guide, re.DOTALL)
     assert sorted(re.findall(r"`(\w+)`", sentence[1])) == sorted(known)
 
 
