@@ -124,20 +124,23 @@ def _short_share(key: Key, is_short: Array, cohort: Cohort, noise: Any) -> Array
     """The share of short changes, f32[], among the clients asked, with noise.
 
     Without noise it is the share among those that reported: nothing has to be hidden.
+    With noise a client adds 1/2 or -1/2 to the sum, so that its sensitivity is 1/2.
     """
-    count = (is_short * cohort.mask).sum()
     if noise is None:
+        count = (is_short * cohort.mask).sum()
         return count / jnp.maximum(cohort.mask.sum(), 1)
-    noisy = count + noise * jax.random.normal(derive(key, "share"))
-    return noisy / jnp.maximum(count_asked(cohort), 1)
+    excess = ((is_short - 0.5) * cohort.mask).sum()
+    noisy = excess + noise * jax.random.normal(derive(key, "share"))
+    return 0.5 + noisy / jnp.maximum(count_asked(cohort), 1)
 
 
 def noises(multiplier: Any, asked: Array) -> tuple[Array, Array]:
     """(deviation of the count of short changes, multiplier of the changes' noise).
 
     Both together are one mechanism of the `multiplier` z: z^-2 = sum^-2 + (2 count)^-2
-    (Andrew et al., Theorem 1). The deviation of the count is M / 20 as in the paper,
-    but at least z, since a smaller one would leave no noise for the sum.
+    (Andrew et al., Theorem 1), since the count has a sensitivity of 1/2. The deviation
+    of the count is M / 20 as in the paper, but at least z, since a smaller one would
+    leave no noise for the sum.
     """
     count_noise = jnp.maximum(asked / 20, multiplier) * (multiplier > 0)
     of_count = jnp.maximum(2 * count_noise, 1e-12) ** -2.0

@@ -3,12 +3,15 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from pfljax import channel
 from pfljax.channel import Channel
 from pfljax.core import malicious
 from pfljax.core.communication import trace_exchanges
 from pfljax.core.requirements import require
 from pfljax.core.types import Algorithm, Task
+from pfljax.engine import Setting
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import privacy
 from pfljax.simulate.shape import Shape
@@ -23,7 +26,6 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     through = channel.make([*experiment.channel, *experiment.aggregation])
     if through is not None:
         malicious.count(num_clients, through.attackers)
-    _check_noise(experiment)
     for choice in experiment.aggregation:
         if choice.name == "krum":
             _check_krum(choice.options, experiment.cohort)
@@ -32,15 +34,28 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     return through
 
 
-def _check_noise(experiment: Experiment) -> None:
-    """Refuses noise at the server if the size of the cohort is random.
+def check_noise(experiment: Experiment, setting: Setting) -> None:
+    """Refuses noise at the server if a client changes the number by which it divides.
 
-    The server divides by the size, which would reveal whether a client takes part.
+    That number, and the choice of the other clients, must not depend on a client's
+    examples: the noise hides what it adds to the sum, and nothing else.
     """
-    is_drawn = experiment.selection.name == "bernoulli"
-    has_noise = privacy.find_mechanism(experiment.channel) is not None
-    expected = "uniform: else the noise would not hide who takes part"
-    require("selection", "bernoulli", not (is_drawn and has_noise), expected)
+    if privacy.find_mechanism(experiment.channel) is None:
+        return
+    chosen, clock = experiment.selection.name, setting.clock
+    reason = ""
+    if chosen not in privacy.SELECTIONS:
+        reason = f"selection {chosen!r} may ask more or fewer clients, or others"
+    elif setting.groups is not None:
+        reason = "a cohort has a random number of clients of each architecture"
+    elif clock is not None and np.any(np.asarray(clock.profile.availability) < 1):
+        reason = f"devices of the profile {str(experiment.profile)!r} may be absent"
+    if reason:
+        raise ValueError(
+            "the noise of the channel hides what a client adds to the sum of a cohort, "
+            f"and nothing else, but {reason}; choose selection 'uniform', one model, "
+            "and devices that are always available, or leave out the noise"
+        )
 
 
 def _check_krum(options: dict[str, Any], cohort: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pfljax.channel import CHANNELS
 from pfljax.core import factories
+from pfljax.core.communication import in_a_round
 from pfljax.core.components import Component
 from pfljax.engine import Setting
 from pfljax.runs.settings import Experiment
@@ -18,6 +19,8 @@ from pfljax.runtime.processes import say
 # The cohorts of this selection are close to those of Poisson sampling, for which the
 # sampled share amplifies privacy. No amplification is claimed for other selections.
 SAMPLED = "uniform"
+# Their cohorts have a fixed size, and depend on no client's examples.
+SELECTIONS = (SAMPLED, "round_robin")
 ORDERS = range(2, 257)  # of the Renyi divergences
 
 
@@ -33,7 +36,9 @@ def privacy_summary(
     if experiment.selection.name == SAMPLED:
         share = setting.selection.cohort / num_clients
     rounds = experiment.rounds
-    bound = epsilon(multiplier, delta, share, rounds)
+    # Each exchange of a round has noise of its own, and tells of the same clients.
+    exchanges = len(in_a_round(setting.algorithm))
+    bound = epsilon(multiplier, delta, share, rounds * exchanges)
     if bound is None:
         say(
             "pfljax: epsilon is not computed, since dp-accounting is not installed; "

@@ -80,3 +80,15 @@ def test_an_adaptive_norm_with_noise_hides_share_and_sum():
     assert found[0].std() == pytest.approx(float(of_sum) * 0.5 / CLIENTS, rel=0.03)
     expected = 0.5 * np.exp(-0.2 * (1 - 0.5))  # all are short: without noise
     assert float(state[0]) != pytest.approx(expected, rel=1e-6)
+
+
+def test_one_client_moves_the_noised_count_by_a_half():
+    """The sensitivity for which `noises` accounts; the noise is the same in all."""
+    chain = made("adaptive_clip:norm=0.5,rate=1,multiplier=2")
+    everyone = np.ones(CLIENTS)
+    _, (norm, *_) = arrived(chain, START, CHANGES, everyone)
+    for client in range(CLIENTS):
+        absent = np.where(np.arange(CLIENTS) == client, 0.0, 1.0)
+        _, (without, *_) = arrived(chain, START, CHANGES, absent)
+        moved = CLIENTS * abs(np.log(float(norm) / float(without)))
+        assert moved == pytest.approx(0.5, rel=1e-4)

@@ -150,7 +150,23 @@ def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
 REFUSED = {
     "noise over a number that is drawn": (
         {"channel": ["dp"], "selection": "bernoulli"},
-        "the noise would not hide who takes part",
+        "selection 'bernoulli' may ask more or fewer clients, or others",
+    ),
+    "noise with draws above one": (
+        {"channel": ["clip", "dp"], "selection": "by_size"}, "selection 'by_size' may",
+    ),
+    "noise with empty places": (
+        {"channel": ["adaptive_clip:multiplier=1"], "selection": "availability"},
+        "selection 'availability' may",
+    ),
+    "noise with a choice by losses": (
+        {"channel": ["dp"], "selection": "power_of_choice"},
+        "selection 'power_of_choice' may",
+    ),
+    "noise with several architectures": (
+        {"channel": ["dp"], "algorithm": "fedproto", "model": "auto",
+         "models": ["mlp:hidden=(8,)", "mlp:hidden=(4,8)"]},
+        "a random number of clients of each architecture",
     ),
     "krum of too many": (
         {"aggregation": ["krum:byzantine=1,chosen=5"], "cohort": 5},
@@ -196,6 +212,17 @@ def test_bad_channels_of_a_run_get_one_line(name, tmp_path):
     with pytest.raises(ValueError, match=re.escape(says)) as refused:
         finished(JOB.replace(**settings), tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_noise_needs_devices_that_are_always_available(tmp_path):
+    file = tmp_path / "devices.npz"
+    np.savez(file, step=np.ones(10), down=np.ones(10), up=np.ones(10),
+             availability=np.linspace(0.5, 1, 10))  # fmt: skip
+    job = JOB.replace(channel=["dp"], profile=f"file:path={file}")
+    with pytest.raises(ValueError, match="may be absent; choose"):
+        finished(job, tmp_path / "run")
+    without = job.replace(channel=["dp:multiplier=0"], rounds=1)
+    assert finished(without, tmp_path / "run")
 
 
 def test_labels_poisoned_by_another_seed_are_refused(tmp_path):
