@@ -1,6 +1,6 @@
 """Channels change uploads on their way from the clients to `aggregate`.
 
-    upload_k -> send (at the client) -> lose -> receive (at the server) -> aggregate
+    upload_k -> send (at the client) -> arrives? -> receive (at the server) -> aggregate
 
     attack     sign_flip random_update model_replacement; alie ipm, at the server
     clip       clip adaptive_clip, and noise: dp gaussian

@@ -53,8 +53,8 @@ class Channel(NamedTuple):
     bits: Callable[[Any], float] | None = None
     report_bits: int = 0  # of the report
     shaped: bool = False  # whether `init` needs the shapes of an upload (see `fit`)
-    # The cohort without the clients whose uploads are lost.
-    lose: Callable[[Key, Cohort], Cohort] | None = None
+    # (key, ids i32[M]) -> f32[M], 0 for a client whose uploads of a round are lost.
+    arrives: Callable[[Key, Array], Array] | None = None
     attackers: float = 0.0  # the share of clients that are malicious
     exchange: int = 0  # within the round, from 0; the index of the client's memory
 

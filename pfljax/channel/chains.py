@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
 from pfljax.channel.base import STAGES, Channel, Sender, Sent, as_received
 from pfljax.core.keys import derive
-from pfljax.core.types import Cohort, Key, Origin, Upload
+from pfljax.core.types import Array, Cohort, Key, Origin, Upload
 
 Channels = Sequence[Channel]
 
@@ -17,7 +19,7 @@ def chain(channels: Channels) -> Channel:
     tuples in the order given.
     """
     compressors = [channel.bits for channel in channels if channel.bits is not None]
-    loses = any(channel.lose is not None for channel in channels)
+    loses = any(channel.arrives is not None for channel in channels)
     remembers = any(channel.memory is not None for channel in channels)
     # `as_received` tells the engine that no channel needs the uploads side by side.
     at_client_alone = all(channel.receive is as_received for channel in channels)
@@ -30,7 +32,7 @@ def chain(channels: Channels) -> Channel:
         bits=compressors[-1] if compressors else None,
         report_bits=sum(channel.report_bits for channel in channels),
         shaped=any(channel.shaped for channel in channels),
-        lose=_chain_lose(channels) if loses else None,
+        arrives=_chain_arrives(channels) if loses else None,
         attackers=max((channel.attackers for channel in channels), default=0.0),
     )
 
@@ -93,16 +95,17 @@ def _chain_memory(channels: Channels) -> Any:
     return memory
 
 
-def _chain_lose(channels: Channels) -> Any:
-    """A `lose` that removes clients whose upload any of the channels loses."""
+def _chain_arrives(channels: Channels) -> Any:
+    """An `arrives` of clients whose uploads none of the channels loses."""
 
-    def lose(key: Key, cohort: Cohort) -> Cohort:
+    def arrives(key: Key, ids: Array) -> Array:
+        arrived = jnp.ones(ids.shape, jnp.float32)
         for index, channel in enumerate(channels):
-            if channel.lose is not None:
-                cohort = channel.lose(derive(key, str(index)), cohort)
-        return cohort
+            if channel.arrives is not None:
+                arrived *= channel.arrives(derive(key, str(index)), ids)
+        return arrived
 
-    return lose
+    return arrives
 
 
 def in_next_exchange(channel: Channel) -> Channel:
@@ -122,13 +125,8 @@ def in_next_exchange(channel: Channel) -> Channel:
     ) -> tuple[Upload, Any]:
         return channel.receive(state, derive(key, "then"), uploads, reports, cohort)
 
-    def lose(key: Key, cohort: Cohort) -> Cohort:
-        assert channel.lose is not None
-        return channel.lose(derive(key, "then"), cohort)
-
     return channel._replace(
         send=send,
         receive=as_received if channel.receive is as_received else receive,
-        lose=lose if channel.lose else None,
         exchange=channel.exchange + 1,
     )

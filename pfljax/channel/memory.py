@@ -39,14 +39,18 @@ def fit(
 
 
 def set_shapes(channel: Channel, exchanges: Sequence[Exchange]) -> Channel:
-    """The channel, whose `init` gets the shapes of the first exchange."""
+    """The channel, whose `init` gets the shapes of the first exchange.
+
+    Nothing is lost of a method that sends nothing.
+    """
     first = exchanges[0]
+    sends = any(jax.tree.leaves(each.upload) for each in exchanges)
 
     def init(start: Start) -> Any:
         known = start._replace(origin=first.origin, upload=first.upload)
         return channel.init(known)
 
-    return channel._replace(init=init)
+    return channel._replace(init=init, arrives=channel.arrives if sends else None)
 
 
 def add_memory(

@@ -9,6 +9,7 @@ results are discarded. For example, client 3 of five clients is drawn twice:
     ids     3 0 3        3 0 5 | 3 5 5           5, one past the last, is empty
     draws   2 1 0        2 1 0 | 0 0 0           3 counts twice, in its first place
     mask    1 1 0        1 1 0 | 0 0 0
+    arrived 1 0 0        1 0 0 | 0 0 0           the upload of client 0 is lost
     rows    3 0 3        3 0 - | 3 - -           - is FAR: not read, not written
     drawn   3 0 3        3 0 3                   as drawn, in any layout
 """
@@ -39,6 +40,7 @@ class Turns(NamedTuple):
     size: Array  # i32, training examples
     weight: Array  # f32, for means over examples
     mask: Array  # f32, 1 if the client reports
+    arrived: Array  # f32, 1 if its uploads reach the server: its state is then kept
     draws: Array  # f32, times that the client was drawn; 0 in its second place
     position: Array  # i32, in the cohort; FAR if empty
     waited: Array  # f32, virtual seconds that the server waits; 0 without a clock
@@ -98,6 +100,7 @@ def plan(
         size=size,
         weight=size * draws,
         mask=mask,
+        arrived=mask,
         draws=draws,
         position=jnp.arange(len(ids), dtype=jnp.int32),
         waited=waited,
@@ -105,6 +108,7 @@ def plan(
     )
     if setting.selection.replacement:
         turns = count_once(turns)
+    turns = turns._replace(arrived=_find_arrived(setting, key, turns))
     # Groups assign their members themselves (`engine.architectures`).
     if setting.mesh is None or setting.groups is not None:
         return turns
@@ -128,6 +132,18 @@ def _plan_work(
         return steps, mask, jnp.zeros(ids.shape, jnp.float32)
     mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
     return steps, mask, waited
+
+
+def _find_arrived(setting: Setting, key: Key, turns: Turns) -> Array:
+    """The clients that report, without those whose uploads the channel loses, f32[M].
+
+    `key` is that of the round.
+    """
+    channel = setting.channel
+    if channel is None or channel.arrives is None:
+        return turns.mask
+    lost_key = derive(derive(key, "server"), "lost")
+    return turns.mask * channel.arrives(lost_key, turns.ids)
 
 
 def _find_rows(setting: Setting, ids: Array, resident: Any) -> Array:
@@ -196,6 +212,7 @@ def empty_turn(num_clients: int) -> Turns:
         size=zero,
         weight=zero,
         mask=zero,
+        arrived=zero,
         draws=zero,
         position=jnp.int32(FAR),
         waited=zero,
@@ -204,8 +221,8 @@ def empty_turn(num_clients: int) -> Turns:
 
 
 def rows_to_write(turns: Turns) -> Array:
-    """The rows of the new states of reporting clients, i32[M]; FAR for others."""
-    return jnp.where(turns.mask > 0, turns.rows, FAR)
+    """The rows of the new states that clients keep, i32[M]; FAR for others."""
+    return jnp.where(turns.arrived > 0, turns.rows, FAR)
 
 
 def make_cohort(
@@ -218,7 +235,7 @@ def make_cohort(
     return Cohort(
         ids=turns.ids,
         weight=turns.weight,
-        mask=turns.mask,
+        mask=turns.arrived,
         draws=turns.draws,
         num_clients=train.size.shape[0],
         round=state.round,

@@ -3,7 +3,7 @@
     ids = selection.choose; budgets = selection.work            (plan)
     chunks of `width` clients: vmap of message -> train         (cohort_training)
         -> channel.send; scatter the clients' new states
-    channel.lose, channel.receive -> aggregate; the exchange `then`;
+    channel.receive -> aggregate; the exchange `then`;
         selection.update, selection.observe, selection.evaluate (here)
     if the aggregate is a mean, large uploads are summed        (summing)
 
@@ -68,13 +68,12 @@ def one_round(
         )
         metrics |= of_exchange
     contract.check_metrics(metrics)
-    heard = _drop_lost(setting, cohort)
     reports = metrics
     if setting.clock is not None:
         reports = metrics | {TURN_SECONDS: turns.waited}
-    learned = setting.selection.update(state.selection, heard, reports)
-    learned = _show_model(setting, state, uploads, after.server, heard, train, learned)
-    counted = (turns.draws * turns.mask).astype(jnp.int32)
+    learned = setting.selection.update(state.selection, cohort, reports)
+    learned = _show_model(setting, state, uploads, after.server, cohort, train, learned)
+    counted = (turns.draws * turns.arrived).astype(jnp.int32)
     after = after._replace(
         round=state.round + 1,
         # An empty slot has the id C, past the end, and is dropped.
@@ -93,7 +92,7 @@ def _show_model(
     state: RunState,
     uploads: Any,
     server: Any,
-    heard: Cohort,
+    cohort: Cohort,
     train: ClientData,
     learned: Any,
 ) -> Any:
@@ -107,7 +106,7 @@ def _show_model(
     model = server_model(server)
     if observe is not None:
         contract.check_model(tree.first(uploads), model)
-        learned = observe(learned, uploads, model, heard)
+        learned = observe(learned, uploads, model, cohort)
     if evaluate is not None:
         key = cohort_key(state.key, state.round + 1)
         learned = evaluate(learned, model, train, key)
@@ -123,7 +122,6 @@ def _exchange(
     public: ClientData | None,
 ) -> tuple[RunState, Metrics, Any]:
     """(state, metrics, uploads or their sums) after an exchange with the server."""
-    cohort = _drop_lost(setting, cohort)
     weight = summing.upload_weights(setting, state.server, cohort)
     if setting.groups is not None:
         clients, uploads, metrics = train_groups(setting, state, train, turns, public)
@@ -155,13 +153,6 @@ def _number_uploads(setting: Setting, uploads: Any, turns: Turns) -> Any:
     if number is None:
         return uploads
     return {number: uploads}, {number: jnp.arange(turns.ids.shape[0])}
-
-
-def _drop_lost(setting: Setting, cohort: Cohort) -> Cohort:
-    """The cohort without the clients whose uploads the channel loses."""
-    if setting.channel is None or setting.channel.lose is None:
-        return cohort
-    return setting.channel.lose(derive(cohort.key, "lost"), cohort)
 
 
 def receive(

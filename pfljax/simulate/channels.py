@@ -98,7 +98,7 @@ def with_shapes(
     shape: Shape,
 ) -> Channel | None:
     """The channel, whose state may have the shapes of the method's uploads."""
-    if through is None or not through.shaped:
+    if through is None or not (through.shaped or through.arrives):
         return through
     exchanges = trace_exchanges(algorithm, task, shape.num_clients, shape.input_shape)
     return channel.set_shapes(through, exchanges)

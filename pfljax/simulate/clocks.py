@@ -114,7 +114,7 @@ def _check_mode(
         )
     through = setting.channel
     if through is not None and (
-        through.lose is not None or through.receive is not as_received
+        through.arrives is not None or through.receive is not as_received
     ):
         names = ", ".join(map(str, (*experiment.channel, *experiment.aggregation)))
         raise ValueError(

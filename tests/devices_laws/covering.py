@@ -67,7 +67,7 @@ def stand_together(items: tuple[Item, ...]) -> bool:
         return True
     if through is not None and through.receive is not channel.as_received:
         return False
-    if through is not None and through.lose is not None:
+    if through is not None and through.arrives is not None:
         return False
     # Its places are more than the cohort, which is who trains at any time.
     if is_drawn:

@@ -12,7 +12,7 @@ import pytest
 from channels_on_devices import CASES as CASES_ON_DEVICES
 from pfljax import algorithms, channel, engine, selection
 from pfljax.conformance import toy
-from pfljax.core import components, factories
+from pfljax.core import aggregation, components, factories
 from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Local
 from tiny import environment
@@ -33,8 +33,10 @@ def setting_of(method, *names):
     """The setting of a method on the toy's classifier, behind these channels."""
     task = toy.classifier()
     local = Local(0.1, batch_size=4, epochs=1)
-    factory = algorithms.method(method)
-    algorithm = factory(task, local, **factories.select_context(factory, rounds=6))
+    choice = components.parse(method)
+    factory = algorithms.method(choice.name)
+    options = choice.options | factories.select_context(factory, rounds=6)
+    algorithm = factory(task, local, **options)
     through = channel.make([components.parse(name) for name in names])
     if through is not None:
         exchanges = trace_exchanges(algorithm, task, CLIENTS, (3,))
@@ -114,3 +116,33 @@ def test_channels_on_several_devices_do_as_on_one(on_devices, names, way):
             np.testing.assert_allclose(
                 np.asarray(a, float), np.asarray(b, float), rtol=1e-5, atol=1e-5
             )
+
+
+def test_a_client_whose_upload_is_lost_goes_back_to_its_state():
+    """Of the clients asked, those that arrive are in the server, and no others."""
+    setting, task = setting_of("ditto", "lost:share=0.5")
+    train, _ = toy.ragged()
+    first = engine.init(setting, task, CLIENTS, jax.random.key(1))
+    after = played(engine.compile_rounds(setting, 1), first, train, 1)
+    changed = np.zeros(CLIENTS, bool)
+    for before, now in zip(
+        jax.tree.leaves(first.clients), jax.tree.leaves(after.clients), strict=True
+    ):
+        differs = np.asarray(before) != np.asarray(now)
+        changed |= differs.reshape(CLIENTS, -1).any(1)
+    np.testing.assert_array_equal(changed, np.asarray(after.participations) > 0)
+    assert set(np.flatnonzero(changed)) < set(np.asarray(after.cohort).tolist())
+    assert changed.any()
+
+
+def test_fedcurv_subtracts_only_what_has_arrived():
+    """The server's sums are those of the clients that say so."""
+    setting, task = setting_of("fedcurv", "lost:share=0.4")
+    train, _ = toy.ragged()
+    state = engine.init(setting, task, CLIENTS, jax.random.key(0))
+    program = engine.compile_rounds(setting, 1)
+    for _ in range(6):
+        state = played(program, state, train, 1)
+        last = np.asarray(state.clients.round == state.server.round, np.float32)
+        sums = aggregation.weighted_sum(state.clients.curvature, last)
+        toy.assert_close(state.server.sums, sums, 1e-6)
