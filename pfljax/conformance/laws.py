@@ -4,7 +4,7 @@
      2  States keep their form and stay finite. Channels may be used.
      3  Rounds may be cut anywhere, also by a stop and a restored checkpoint.
      4  Width, padding and the number of devices change nothing.
-     5  Clients may be renumbered.
+     5  Clients may be renumbered. If all are drawn twice, each counts as if once.
      6  A client outside the cohort is unchanged, and any part of the work is allowed.
      7  Limit identities hold; for example, FedProx with mu = 0 is FedAvg.
      8  Bytes are as declared.
@@ -36,6 +36,7 @@ from pfljax.conformance.script import (
     PLACES,
     ROUNDS,
     compile_rounds,
+    draw_again,
     drop_empty_places,
     full_script,
     renumber,
@@ -153,6 +154,21 @@ def order_is_free(trial: Trial) -> None:
     toy.assert_close(other.server, _by_client(toy.words(last.server), OLD))
     toy.assert_close(other.clients, _take(toy.words(last.clients), OLD))
     toy.assert_same(other.participations, last.participations[old])
+
+
+def draws_are_relative(trial: Trial) -> None:
+    """Clients that are all drawn twice count as if all were drawn once."""
+    program = compile_rounds(trial.setting, replacement=True)
+    ends = []
+    for again in (False, True):
+        script = draw_again(full_script(), again)
+        first = toy.copy(trial.states[0])
+        first = first._replace(cohort=script.cohorts[0])
+        state, _ = program(first, trial.train, ROUNDS, script)
+        ends.append(state)
+    once, twice = ends
+    toy.assert_close(twice.server, once.server)
+    toy.assert_close(twice.clients, once.clients)
 
 
 def _by_client(server: Any, ids: Any) -> Any:
@@ -283,6 +299,7 @@ LAWS: dict[str, Law] = {
     "4 width": width_and_padding_are_free,
     "4 silent": silence_is_absence,
     "5": order_is_free,
+    "5 draws": draws_are_relative,
     "6": outsiders_rest,
     "6 work": any_work_will_do,
     "6 steps": steps_move_something,
@@ -294,6 +311,6 @@ LAWS: dict[str, Law] = {
     "12": groups_are_free,
 }
 # Each compiles or lowers its own program, in half of the time of all laws.
-COMPILING = ("4 width", "11", "12")
+COMPILING = ("4 width", "5 draws", "11", "12")
 # Laws of methods whose uploads depend on the steps that a client takes.
 OF_STEPS = (origins_are_uploads_of_no_step, steps_move_something)

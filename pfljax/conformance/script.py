@@ -40,7 +40,7 @@ class Script(NamedTuple):
     """The rounds of the M places of the cohort."""
 
     cohorts: Array  # i32[ROUNDS, M], the client in each place; CLIENTS if it is empty
-    reports: Array  # f32[M], 0 for an empty place, or a client whose upload is lost
+    reports: Array  # f32[M], 0 for an empty place, or a client that does not report
     steps: Array  # i32[M], the most steps of each
     keys: Array  # key[ROUNDS, CLIENTS], of each client's turns
     held_back: Array  # bool[], whether clients upload the origin of their change
@@ -88,10 +88,23 @@ def renumber(script: Script, old: Any) -> Script:
     )
 
 
-def compile_rounds(setting: engine.Setting) -> Any:
+def draw_again(script: Script, again: bool) -> Script:
+    """Twice as many places, in which the same clients are drawn again, or nobody."""
+    cohorts = jnp.tile(script.cohorts, 2)
+    if not again:
+        cohorts = cohorts.at[:, PLACES:].set(CLIENTS)
+    return script._replace(
+        cohorts=cohorts,
+        reports=jnp.tile(script.reports, 2),
+        steps=jnp.tile(script.steps, 2),
+    )
+
+
+def compile_rounds(setting: engine.Setting, replacement: bool = False) -> Any:
     """The rounds of a setting, jitted as (state, train, count, script).
 
-    The script replaces the selection and the channel. The state is donated.
+    The script replaces the selection and the channel. The state is donated. With
+    `replacement` a client may have several places of a cohort.
     """
 
     def run(state, train, count, script):
@@ -102,7 +115,7 @@ def compile_rounds(setting: engine.Setting) -> Any:
         scripted = setting._replace(
             algorithm=_with_keys(script.keys, setting.algorithm),
             groups=groups,
-            selection=scripted_selection(script),
+            selection=scripted_selection(script)._replace(replacement=replacement),
             channel=counting(script.held_back),
         )
         return rounds(scripted, ROUNDS, state, train, count, public=toy.public())

@@ -77,6 +77,6 @@ def aggregate(known, uploads, cohort):
     """C^j, the mean over all examples of class j; without any, the one before."""
     reported = aggregation.uniform(cohort)
     count = uploads.count * reported[:, None]
-    total = jnp.sum(count, 0)
+    total = jnp.sum(uploads.count * cohort.mask[:, None], 0)
     mean = aggregation.counted_mean(uploads.mean, count[..., None], known.mean)
     return Prototypes(mean=mean, count=jnp.where(total > 0, total, known.count))

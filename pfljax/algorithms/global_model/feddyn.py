@@ -77,10 +77,11 @@ def feddyn(
 
 def aggregate(server, uploads, cohort):
     """The new h, and the mean of the uploads minus it."""
-    reported = aggregation.uniform(cohort)
-    mean = aggregation.mean(uploads, reported)
-    change = statistics.without(tree.sub(mean, server.w))
+    mean = aggregation.mean(uploads, aggregation.uniform(cohort))
+    # A client that is drawn twice changes its g_k once.
+    once = aggregation.mean(uploads, cohort.mask)
+    change = statistics.without(tree.sub(once, server.w))
     # |S| / C: the change of a client that does not take part is 0.
-    share = reported.sum() / cohort.num_clients
+    share = cohort.mask.sum() / cohort.num_clients
     h = tree.axpy(-share, change, server.h)
     return Server(w=tree.sub(mean, h), h=h)

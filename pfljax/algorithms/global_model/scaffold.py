@@ -98,12 +98,13 @@ def scaffold(
 
 def aggregate(server_lr, server, uploads, cohort):
     """x + server_lr mean dy and c + |S| / N mean dc, over the clients that reported."""
-    reported = aggregation.uniform(cohort)
-    mean = aggregation.mean(uploads, reported)
+    dy = aggregation.mean(uploads.dy, aggregation.uniform(cohort))
+    # A client that is drawn twice changes its c_k once.
+    dc = aggregation.mean(uploads.dc, cohort.mask)
     # |S| / N keeps c the mean of all c_k, including those of absent clients.
-    share = reported.sum() / cohort.num_clients
-    move = statistics.scale(mean.dy, server_lr)
+    share = cohort.mask.sum() / cohort.num_clients
+    move = statistics.scale(dy, server_lr)
     return Server(
         x=tree.add(server.x, move),
-        c=tree.axpy(share, mean.dc, server.c),
+        c=tree.axpy(share, dc, server.c),
     )

@@ -94,7 +94,7 @@ def aruba(
     def aggregate(server, uploads, cohort):
         fading = (cohort.round + 1.0) ** -power
         smoothing = tree.scale(priors(server.phi), fading)
-        return grown(server, uploads, aggregation.uniform(cohort), square, smoothing)
+        return grown(server, uploads, cohort, square, smoothing)
 
     def personal(turn, server, client, data):
         turn = fold(turn, "finetune", finetune)
@@ -118,15 +118,19 @@ def at_start(message, client, upload):
     return Upload(theta=message.phi, squares=tree.zeros(upload.squares))
 
 
-def grown(server, uploads, weight, square, smoothing):
-    """The server after a round: the mean, and b and g with the clients' terms."""
+def grown(server, uploads, cohort, square, smoothing):
+    """The server after a round: the mean, and b and g with the clients' terms.
+
+    The task of a client that is drawn twice is trained once, and adds one term.
+    """
+    phi = aggregation.mean(uploads.theta, aggregation.uniform(cohort))
     moves = jax.vmap(lambda theta: square(tree.sub(theta, server.phi)))
-    # Together: with several devices all sums are part of one all-reduce.
-    mean, moved = aggregation.mean((uploads, moves(uploads.theta)), weight)
-    count = weight.sum()
-    added = tree.scale(moved, count / 2), tree.scale(mean.squares, count)
+    terms = moves(uploads.theta), uploads.squares
+    moved, squares = aggregation.mean(terms, cohort.mask)
+    count = cohort.mask.sum()
+    added = tree.scale(moved, count / 2), tree.scale(squares, count)
     b, g = tree.add(tree.add((server.b, server.g), smoothing), added)
-    return Server(phi=mean.theta, b=b, g=g)
+    return Server(phi=phi, b=b, g=g)
 
 
 def adapting(task, local, square, first_rate):
