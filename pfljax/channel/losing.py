@@ -6,12 +6,12 @@ import jax.numpy as jnp
 from pfljax.channel.base import NONE, Channel
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
-from pfljax.core.ranges import Share
+from pfljax.core.ranges import BelowOne
 from pfljax.core.types import Array, Key
 
 
 @component
-def lost(*, share: Share = 0.1) -> Channel:
+def lost(*, share: BelowOne = 0.1) -> Channel:
     """Loses the uploads of a client in a round with probability `share`.
 
     The other uploads are averaged. The next message tells a client whether its upload

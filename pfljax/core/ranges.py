@@ -61,6 +61,9 @@ Share = Annotated[float, Range(lambda value: 0 <= value <= 1, "a number from 0 t
 ProperShare = Annotated[
     float, Range(lambda value: 0 < value < 1, "a number > 0 and below 1")
 ]
+PositiveShare = Annotated[
+    float, Range(lambda value: 0 < value <= 1, "a number > 0 and up to 1")
+]
 Count = Annotated[int, AT_LEAST_ZERO, INT32]
 AtLeastOne = Annotated[int, AT_LEAST_ONE, INT32]
 _OR_NONE = AT_LEAST_ZERO._replace(expected="at least 0, or None")

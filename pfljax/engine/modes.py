@@ -27,7 +27,7 @@ from pfljax.core import tree
 from pfljax.core.components import Component
 from pfljax.core.factories import check as check_choice
 from pfljax.core.factories import component
-from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, Share
+from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, PositiveShare
 from pfljax.core.requirements import find
 from pfljax.core.types import Algorithm, Array, Cohort
 
@@ -82,7 +82,7 @@ def sync(cohort: int) -> None:
 def fedasync(
     cohort: AtLeastOne,
     *,
-    alpha: Share = 0.6,
+    alpha: PositiveShare = 0.6,
     staleness: Staleness = "polynomial",
     a: NotNegative | None = None,
     b: NotNegative = 6.0,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax import algorithms, models
@@ -26,6 +27,7 @@ from pfljax.simulate.shape import Shape
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); docs/speed.md has the reasons.
 WIDTHS = {"cpu": 1}
+MOST_STEPS = 1000  # of a local training, by which a schedule is checked
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
@@ -174,6 +176,7 @@ def make_mesh(experiment: Experiment) -> mesh.Grid | None:
 def make_local(experiment: Experiment) -> Local:
     """The local training of the experiment; its rate may change by round."""
     schedule = schedules.make(experiment.schedule)
+    _check_schedule(experiment, schedule)
     by_step = None
     if schedule is not None and schedule.by == "step":
         by_step = schedule.factor
@@ -186,6 +189,22 @@ def make_local(experiment: Experiment) -> Local:
         optimizer=make_optimizer(experiment),
         by_step=by_step,
     )
+
+
+def _check_schedule(
+    experiment: Experiment, schedule: schedules.Schedule | None
+) -> None:
+    """Refuses a schedule whose rates are 0 from the first to the last."""
+    if schedule is None:
+        return
+    count, unit = experiment.rounds, "round"
+    if schedule.by == "step":
+        count, unit = MOST_STEPS, "local step"
+    if not jax.vmap(schedule.factor)(jnp.arange(count)).any():
+        raise ValueError(
+            f"schedule is {str(experiment.schedule)!r}, which is 0 in the first "
+            f"{count} {unit}s, so that nothing would be trained; expected rates above 0"
+        )
 
 
 def _learning_rate(training: Experiment, schedule: schedules.Schedule | None) -> Any:

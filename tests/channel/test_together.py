@@ -60,7 +60,7 @@ REFUSED = {
     "top_k:share=1.5": "share is 1.5; expected a share, 0 < share <= 1",
     "random_k:share=-0.5": "share is -0.5; expected a share, 0 < share <= 1",
     "low_rank:rank=0": "rank is 0; expected at least 1",
-    "lost:share=1.1": "share is 1.1; expected a number from 0 to 1",
+    "lost:share=1": "share is 1; expected a number >= 0 and below 1",
     "lost:rate=0.1": "unknown parameter 'rate'",
     "geometric_median:iterations=0": "iterations is 0; expected at least 1",
     "centred_clip:radius=0.0": "radius is 0.0; expected a finite number > 0",

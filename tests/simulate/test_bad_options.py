@@ -74,6 +74,21 @@ OTHERS = {
         "scaffold", {}, {"schedule": "cosine:decay_steps=4,by=step"},
         "computes with one learning rate for all steps",
     ),
+    "schedule-zeros": (
+        "fedavg", {}, {"schedule": "constant:value=0", "rounds": 7},
+        "which is 0 in the first 7 rounds, so that nothing would be trained",
+    ),
+    "schedule-zero-steps": (
+        "fedavg", {}, {"schedule": "exponential:transition_steps=1,decay_rate=0.5,"
+        "init_value=0,by=step"}, "which is 0 in the first 1000 local steps",
+    ),
+    "loses-all": (
+        "fedavg", {}, {"channel": "lost:share=1"}, "share is 1; .* and below 1",
+    ),
+    "merges-nothing": (
+        "fedavg", {}, {"mode": "fedasync:alpha=0", "profile": "equal"},
+        "alpha is 0; expected a number > 0",
+    ),
     "reptile-optimizer": (
         "reptile", {}, {"server_optimizer": "adam:b1=2"}, "b1 is 2; expected a number",
     ),

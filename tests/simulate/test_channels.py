@@ -135,7 +135,7 @@ def test_poison_is_of_training_examples_of_the_malicious_alone():
 
 
 def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
-    job = JOB.replace(channel=["lost:share=1.0"])
+    job = JOB.replace(channel=["lost:share=0.9999999"])
     setting, task, federation = parts(job)
     state = engine.init(setting, task, 10, jax.random.key(0))
     step = jax.jit(lambda state: engine.one_round(setting, state, federation.train))
