@@ -42,10 +42,11 @@ from pfljax.conformance.script import (
     renumber,
 )
 from pfljax.conformance.source import one_file_one_word_one_paper
-from pfljax.conformance.trial import Trial, replay
+from pfljax.conformance.trial import Trial, replay, replay_draws
 from pfljax.conformance.uploads import (
     bytes_are_as_declared,
     channels_fit,
+    means_are_enough,
     origins_are_uploads_of_no_step,
 )
 from pfljax.core.types import ClientData, Examples
@@ -158,15 +159,8 @@ def order_is_free(trial: Trial) -> None:
 
 def draws_are_relative(trial: Trial) -> None:
     """Clients that are all drawn twice count as if all were drawn once."""
-    program = compile_rounds(trial.setting, replacement=True)
-    ends = []
-    for again in (False, True):
-        script = draw_again(full_script(), again)
-        first = toy.copy(trial.states[0])
-        first = first._replace(cohort=script.cohorts[0])
-        state, _ = program(first, trial.train, ROUNDS, script)
-        ends.append(state)
-    once, twice = ends
+    once = replay_draws(trial, draw_again(full_script(), False))
+    twice = replay_draws(trial, draw_again(full_script(), True))
     toy.assert_close(twice.server, once.server)
     toy.assert_close(twice.clients, once.clients)
 
@@ -294,6 +288,7 @@ LAWS: dict[str, Law] = {
     "2": shapes_stay,
     "2 channel": channels_fit,
     "2 origin": origins_are_uploads_of_no_step,
+    "2 mean": means_are_enough,
     "3 cut": cuts_are_free,
     "3 restored": restores,
     "4 width": width_and_padding_are_free,
@@ -311,6 +306,6 @@ LAWS: dict[str, Law] = {
     "12": groups_are_free,
 }
 # Each compiles or lowers its own program, in half of the time of all laws.
-COMPILING = ("4 width", "5 draws", "11", "12")
+COMPILING = ("2 mean", "4 width", "5 draws", "11", "12")
 # Laws of methods whose uploads depend on the steps that a client takes.
 OF_STEPS = (origins_are_uploads_of_no_step, steps_move_something)

@@ -13,9 +13,10 @@ import numpy as np
 
 from pfljax import engine
 from pfljax.channel import Channel, Sender, Sent
+from pfljax.channel.base import with_change, with_origin
 from pfljax.channel.origins import parts
 from pfljax.conformance import toy
-from pfljax.core import tree
+from pfljax.core import aggregation, tree
 from pfljax.core.types import (
     Algorithm,
     Array,
@@ -44,6 +45,7 @@ class Script(NamedTuple):
     steps: Array  # i32[M], the most steps of each
     keys: Array  # key[ROUNDS, CLIENTS], of each client's turns
     held_back: Array  # bool[], whether clients upload the origin of their change
+    averaged: Array  # bool[], whether the server gets the mean upload from each client
 
 
 @cache
@@ -60,6 +62,7 @@ def full_script() -> Script:
         steps=jnp.full(PLACES, MANY),
         keys=jax.random.split(jax.random.key(2), (ROUNDS, CLIENTS)),
         held_back=jnp.bool_(False),
+        averaged=jnp.bool_(False),
     )
 
 
@@ -100,15 +103,26 @@ def draw_again(script: Script, again: bool) -> Script:
     )
 
 
-def compile_rounds(setting: engine.Setting, replacement: bool = False) -> Any:
+def compile_rounds(setting: engine.Setting) -> Any:
     """The rounds of a setting, jitted as (state, train, count, script).
 
-    The script replaces the selection and the channel. The state is donated. With
-    `replacement` a client may have several places of a cohort.
+    The script replaces the selection and the channel. The state is donated.
     """
+    return _compile(setting, replacement=False)
 
+
+def compile_draws(setting: engine.Setting) -> Any:
+    """`compile_rounds` in which a client may have several places of a cohort.
+
+    Clients count by their draws, whatever their sizes, and uploads may be averaged.
+    """
+    return _compile(setting, replacement=True)
+
+
+def _compile(setting: engine.Setting, replacement: bool) -> Any:
     def run(state, train, count, script):
         groups = setting.groups
+        channel = average if replacement else count_uploads
         if groups is not None:
             methods = [_with_keys(script.keys, each) for each in groups.algorithms]
             groups = groups._replace(algorithms=tuple(methods))
@@ -116,7 +130,7 @@ def compile_rounds(setting: engine.Setting, replacement: bool = False) -> Any:
             algorithm=_with_keys(script.keys, setting.algorithm),
             groups=groups,
             selection=scripted_selection(script)._replace(replacement=replacement),
-            channel=counting(script.held_back),
+            channel=channel(script),
         )
         return rounds(scripted, ROUNDS, state, train, count, public=toy.public())
 
@@ -144,17 +158,17 @@ def scripted_selection(script: Script) -> Selection:
     )
 
 
-def counting(held_back: Array) -> Channel:
+def count_uploads(script: Script) -> Channel:
     """A channel that counts the uploads that pass through it.
 
-    With `held_back`, bool[], a client sends the origin of its change.
+    If they are `held_back`, a client sends the origin of its change.
     """
 
     def send(
         count: Array, sender: Sender, origin: Origin, upload: Upload, memory: Any
     ) -> Sent:
         start, values, others = parts(origin, upload)
-        values = tree.where(held_back, start, values)
+        values = tree.where(script.held_back, start, values)
         return Sent(tree.merge(values, others))
 
     def receive(
@@ -163,6 +177,21 @@ def counting(held_back: Array) -> Channel:
         return uploads, count + cohort.mask.sum()
 
     return Channel(init=lambda start: jnp.float32(0), send=send, receive=receive)
+
+
+def average(script: Script) -> Channel:
+    """A channel that replaces every upload by their mean if they are `averaged`."""
+
+    def receive(
+        count: Array, key: Key, uploads: Upload, origins: Any, cohort: Cohort
+    ) -> tuple[Upload, Array]:
+        def mean(change: Any) -> Any:
+            same = aggregation.repeat(aggregation.mean(change, cohort.mask), change)
+            return tree.where(script.averaged, same, change)
+
+        return with_change(origins, uploads, mean), count
+
+    return Channel(init=lambda start: jnp.float32(0), send=with_origin, receive=receive)
 
 
 def _with_keys(keys: Array, algorithm: Algorithm) -> Algorithm:

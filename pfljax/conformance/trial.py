@@ -14,8 +14,9 @@ from pfljax.conformance.script import (
     CLIENTS,
     ROUNDS,
     Script,
+    compile_draws,
     compile_rounds,
-    counting,
+    count_uploads,
     full_script,
     scripted_selection,
 )
@@ -53,6 +54,7 @@ class Trial(NamedTuple):
     task: Task
     train: ClientData
     program: Any  # jitted (state, train, count, script) -> (state, metrics)
+    draws: Any  # the same, of `compile_draws`
     evaluate: Callable  # (state, train) -> personal models and logits, CLIENTS + 1
     states: list[RunState]  # after 0 .. ROUNDS rounds of the full script
     compiled: list[int]  # how many programs each round compiled
@@ -85,6 +87,7 @@ def run_rounds(case: Case) -> Trial:
         task=task,
         train=train,
         program=program,
+        draws=compile_draws(setting),
         evaluate=_compile_evaluation(setting, task),
         states=states,
         compiled=compiled,
@@ -101,6 +104,13 @@ def replay(
     # The program donates its state, and several laws use the same one.
     state = toy.copy(state)
     after, _ = trial.program(state, trial.train, count, script or full_script())
+    return after
+
+
+def replay_draws(trial: Trial, script: Script) -> RunState:
+    """The state after all rounds of a script of `draw_again`."""
+    first = toy.copy(trial.states[0])._replace(cohort=script.cohorts[0])
+    after, _ = trial.draws(first, trial.train, ROUNDS, script)
     return after
 
 
@@ -127,7 +137,7 @@ def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
         algorithm=factory(task, LOCAL, **options),
         local=LOCAL,
         selection=scripted_selection(script),
-        channel=counting(script.held_back),
+        channel=count_uploads(script),
     )
 
 

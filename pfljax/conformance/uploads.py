@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from pfljax import engine
 from pfljax.channel import CHANNELS, chain, count_traffic, fit, origins
 from pfljax.conformance import toy
-from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, full_script
-from pfljax.conformance.trial import Trial, replay
+from pfljax.conformance.script import ASKED, CLIENTS, ROUNDS, draw_again, full_script
+from pfljax.conformance.trial import Trial, replay, replay_draws
 from pfljax.core.communication import Exchange, trace_exchanges
 from pfljax.engine.setting import exchanges
 
@@ -25,8 +25,7 @@ def channels_fit(trial: Trial) -> None:
     channels = [factory()() for factory in CHANNELS.values()]
     algorithm = trial.setting.algorithm
     sent = trace_exchanges(algorithm, trial.task, CLIENTS, (3,))
-    mixed = any(origins.absent(exchange.origin, exchange.upload) for exchange in sent)
-    if mixed or algorithm.uploads_by_client:
+    if _is_mixed(trial) or algorithm.uploads_by_client:
         # These would mix uploads of named clients, which is refused.
         channels = [channel for channel in channels if not channel.one_for_all]
     if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
@@ -37,6 +36,22 @@ def channels_fit(trial: Trial) -> None:
     first = partial(engine.init, setting, trial.task, CLIENTS)
     state = jax.eval_shape(first, trial.states[0].key)
     jax.eval_shape(partial(engine.one_round, setting), state, trial.train)
+
+
+def means_are_enough(trial: Trial) -> None:
+    """The server needs no more than the mean upload, or says so."""
+    if trial.setting.algorithm.uploads_by_client or _is_mixed(trial):
+        return  # a robust value in place of every upload is refused
+    script = draw_again(full_script(), again=False)
+    averaged = script._replace(averaged=jnp.bool_(True))
+    own, mean = (replay_draws(trial, each) for each in (script, averaged))
+    toy.assert_close(mean.server, own.server)
+
+
+def _is_mixed(trial: Trial) -> bool:
+    """True if uploads have leaves that are no change."""
+    sent = trace_exchanges(trial.setting.algorithm, trial.task, CLIENTS, (3,))
+    return any(origins.absent(each.origin, each.upload) for each in sent)
 
 
 def _shapes(exchange: Exchange) -> tuple[Any, ...]:

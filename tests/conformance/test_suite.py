@@ -69,8 +69,8 @@ def bad(task, local):
     )
 """
 BROKEN = {
-    "1", "2", "2 channel", "2 origin", "4 width", "4 silent", "5", "5 draws", "6 work",
-    "6 steps", "6 newcomer", "8", "9", "10", "11",
+    "1", "2", "2 channel", "2 origin", "2 mean", "4 width", "4 silent", "5",
+    "5 draws", "6 work", "6 steps", "6 newcomer", "8", "9", "10", "11",
 }  # fmt: skip
 
 

@@ -199,6 +199,14 @@ REFUSED = {
         {"channel": ["dp"], "algorithm": "fedamp"},
         "needs each client's own upload",
     ),
+    "own terms are subtracted": (
+        {"aggregation": ["median"], "algorithm": "fedcurv"},
+        "needs each client's own upload",
+    ),
+    "an ensemble": (
+        {"aggregation": ["median"], "algorithm": "feddf", "public": 0.2},
+        "needs each client's own upload",
+    ),
     "mixed": (
         {"aggregation": ["centred_clip"], "algorithm": "ifca"},
         "have parts that are no change: choice",

@@ -74,6 +74,7 @@ def feddf(
         message=lambda turn, models, client: models[task.number],
         aggregate=fusing(tasks, distil, server_batch_size),
         architecture=task.number,
+        uploads_by_client=True,
     )
     if len(tasks) == 1:
         return method._replace(server_model=lambda models: models[0])

@@ -109,6 +109,7 @@ def aruba(
         server_model=lambda server: server.phi,
         personal=personal if finetune else None,
         adaptation_steps=finetune,
+        uploads_by_client=True,
         origin=at_start,
     )
 

@@ -97,6 +97,7 @@ def fedcurv(
         train=train,
         aggregate=aggregate,
         server_model=lambda server: server.w,
+        uploads_by_client=True,
         # Curvature is made anew: it is no change.
         origin=lambda message, k, upload: Upload(message.w, tree.zeros(k.curvature)),
     )
