@@ -16,6 +16,8 @@ from pfljax.runs.settings import Experiment
 from pfljax.simulate import privacy
 from pfljax.simulate.shape import Shape
 
+OF_A_NUMBER = ("krum", "trimmed_mean")  # with a condition on the number of uploads
+
 
 def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     """The channel of the settings; None if uploads arrive unchanged.
@@ -34,7 +36,27 @@ def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
     return through
 
 
-def check_noise(experiment: Experiment, setting: Setting) -> None:
+def check(experiment: Experiment, setting: Setting) -> None:
+    """Refuses a channel that does not fit the cohorts of the run."""
+    _check_noise(experiment, setting)
+    _check_stacks(experiment, setting)
+
+
+def _check_stacks(experiment: Experiment, setting: Setting) -> None:
+    """Refuses Krum and trimmed means of a random number of uploads."""
+    if setting.groups is None or setting.algorithm.architecture is None:
+        return
+    for choice in experiment.aggregation:
+        if choice.name in OF_A_NUMBER:
+            raise ValueError(
+                f"aggregation {choice.name!r} needs a known number of uploads, but "
+                f"{experiment.algorithm.name} aggregates each architecture by itself, "
+                "and a cohort has a random number of each; choose another, such as "
+                "median"
+            )
+
+
+def _check_noise(experiment: Experiment, setting: Setting) -> None:
     """Refuses noise at the server if a client changes the number by which it divides.
 
     That number, and the choice of the other clients, must not depend on a client's

@@ -156,7 +156,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         groups=groups,
     )
     setting = clocks.with_clock(experiment, setting, task, shape)
-    channels.check_noise(experiment, setting)
+    channels.check(experiment, setting)
     if setting.clock is None or not participants.asks_seconds(experiment):
         return setting
     known["seconds"] = clocks.seconds_of_round(setting, known["sizes"])

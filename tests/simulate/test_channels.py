@@ -172,6 +172,11 @@ REFUSED = {
         {"aggregation": ["krum:byzantine=1,chosen=5"], "cohort": 5},
         "chosen of aggregation 'krum' is 5; expected at most cohort - byzantine = 4",
     ),
+    "krum by architecture": (
+        {"aggregation": ["krum"], "cohort": 5, "algorithm": "heterofl", "model": "auto",
+         "models": ["mlp:hidden=(8,)", "mlp:hidden=(4,)"]},
+        "aggregation 'krum' needs a known number of uploads, but heterofl aggregates",
+    ),
     "krum": (
         {"aggregation": ["krum:byzantine=2"]},
         "cohort is 3; expected at least 2 * byzantine + 3 = 7 for aggregation 'krum'",
