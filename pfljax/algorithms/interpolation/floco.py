@@ -3,15 +3,18 @@
 Grinwald, Wiesner, Nakajima, NeurIPS 2024, https://arxiv.org/abs/2403.03333
 
     Server   a simplex: W_1 .. W_M, weights of the head, and one copy of everything
-             else; beta_k, the point of every client k; g_k, its last change of all W_m
+             else; beta_k, the point of every client k; g_k, its last change of all W_m;
+             whether the points have been computed
     Client   beta_k as last sent; for Floco+ also a simplex of its own
-    Message  the simplex, beta_k       Upload  the simplex after local training
+    Message  the simplex, beta_k, whether it has been computed
+    Upload   the simplex after local training
 
 A point alpha of the simplex is the model with the weights  sum_m alpha_m W_m.  Each
-step draws alpha: anywhere on the simplex in the first `tau` rounds, and then within
-`radius` of beta_k, in L1. The server takes means weighted by examples. After round
-`tau` it computes all beta_k, which then are fixed: the first M principal components of
-the g_k, scaled so that their projections on the simplex have the least Riesz energy.
+step draws alpha: anywhere on the simplex until the points have been computed, and then
+within `radius` of beta_k, in L1. The server takes means weighted by examples. After
+round `tau`, or the first later one in which a client reports, it computes all beta_k,
+which then are fixed: the first M principal components of the g_k, scaled so that their
+projections on the simplex have the least Riesz energy.
 
 Client k is evaluated at beta_k. The server's model is the centre, where all alpha_m are
 1 / M. A client that never took part is evaluated there too. A client's path leads from
@@ -49,6 +52,7 @@ class Server(NamedTuple):
     w: Any
     changes: affinity.Models  # leaves [C, M, ...]
     beta: Any  # f32[C, M]
+    placed: Any  # bool[], whether beta has been computed
 
 
 class Client(NamedTuple):
@@ -64,6 +68,7 @@ class Message(NamedTuple):
 
     w: Any
     beta: Any  # f32[M]
+    placed: Any  # bool[], whether the points have been computed
 
 
 @component
@@ -85,7 +90,7 @@ def floco(
 
     Args:
       vertices: number of models that span the simplex.
-      tau: round after which clients get their points.
+      tau: round after which clients get their points, if one reports.
       radius: L1 distance from a client's point within which it trains.
       lam: pull of a client's own simplex to the server's (Floco+); None for Floco.
 
@@ -98,7 +103,8 @@ def floco(
         w = simplex.first(task, params, vertices, key)
         unchanged = tree.zeros(simplex.vertex_leaves(task, w))
         changes = affinity.first_models(unchanged, num_clients)
-        return Server(w, changes, jnp.tile(simplex.centre(vertices), (num_clients, 1)))
+        beta = jnp.tile(simplex.centre(vertices), (num_clients, 1))
+        return Server(w, changes, beta, placed=jnp.bool_(False))
 
     def init_client(params, client_id, key):
         v = () if lam is None else simplex.first(task, params, vertices, key)
@@ -112,7 +118,7 @@ def floco(
         init=init,
         init_client=init_client,
         message=message,
-        train=training(task, local, tau, radius, lam),
+        train=training(task, local, radius, lam),
         aggregate=partial(aggregate, task, tau),
         server_model=lambda server: simplex.point(task, server.w),
         personal=partial(evaluate, task),
@@ -125,13 +131,13 @@ def floco(
 
 def message(turn, server, client):
     """The simplex and beta_k: the centre for a client that is not part of the run."""
-    vertices = server.beta.shape[1]
-    return Message(server.w, tree.take_or(server.beta, turn.id, 1 / vertices))
+    beta = tree.take_or(server.beta, turn.id, 1 / server.beta.shape[1])
+    return Message(server.w, beta, server.placed)
 
 
 def evaluate(task, turn, server, client, data):
     """The model of a client, at its point."""
-    w, beta = message(turn, server, client)
+    w, beta, _ = message(turn, server, client)
     return simplex.point(task, trained_or(w, client), beta)
 
 
@@ -141,39 +147,37 @@ def trained_or(w, client):
 
 
 def aggregate(task, tau, server, uploads, cohort):
-    """The mean simplex, and the points of all clients after round `tau`."""
+    """The mean simplex, and the points of all clients from round `tau` on."""
     change = simplex.vertex_leaves(task, tree.sub(uploads, server.w))
     changes = affinity.receive(server.changes, change, cohort)
+    placed = server.placed | (cohort.round >= tau - 1)
     beta = jax.lax.cond(
-        cohort.round == tau - 1,
+        placed & ~server.placed,
         lambda: simplex.place_clients(changes, server.beta.shape[1]),
         lambda: server.beta,
     )
     w = aggregation.mean(uploads, aggregation.by_examples(cohort))
-    return Server(w, changes, beta)
+    return Server(w, changes, beta, placed)
 
 
-def training(task, local, tau, radius, lam):
+def training(task, local, radius, lam):
     """The `train` of Floco."""
 
     def train(turn, message, client, data):
-        w, beta = message
+        w, beta, placed = message
 
         def loss(w, batch, key):
             # A point drawn anew at every step; the key itself is that of dropout.
             draw = derive(key, "alpha")
-            anywhere = simplex.draw(draw, len(beta))
-            alpha = jnp.where(
-                turn.round < tau, anywhere, simplex.draw_near(draw, beta, radius)
-            )
+            near = simplex.draw_near(draw, beta, radius)
+            alpha = jnp.where(placed, near, simplex.draw(draw, len(beta)))
             return task.loss(simplex.point(task, w, alpha), batch, key)
 
         trained, metrics = fit(loss, w, data, turn, local)
         if lam is None:
             return client._replace(beta=beta), trained, metrics
-        near = proximal(w, lam)
-        start = trained_or(w, client)
-        v, _ = fit(loss, start, data, turn, local, penalty=near, metrics=())
+        start, pull = trained_or(w, client), proximal(w, lam)
+        v, _ = fit(loss, start, data, turn, local, penalty=pull, metrics=())
         return Client(v, beta, jnp.bool_(True)), trained, metrics
 
     return train

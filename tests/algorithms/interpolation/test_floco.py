@@ -16,11 +16,11 @@ from pfljax.evaluation import metrics, programs
 M = 3
 SENT = toy.BODY + 4 * (M * 12 + 3)  # the head has 12 weights and 3 biases
 CONFORMANCE = [
-    Case("floco", {"vertices": M, "tau": 2}, bytes=(SENT + 4 * M, SENT)),
+    Case("floco", {"vertices": M, "tau": 2}, bytes=(SENT + 4 * M + 1, SENT)),
     Case(
         "floco",
         {"vertices": M, "tau": 1, "lam": 0.5, "radius": 0.4},
-        bytes=(SENT + 4 * M, SENT),
+        bytes=(SENT + 4 * M + 1, SENT),
     ),
 ]
 
@@ -114,11 +114,39 @@ def test_floco_against_numpy(lam):
             np.testing.assert_allclose(after.server.beta, beta, atol=1e-6)
 
 
+def test_points_wait_for_a_round_in_which_a_client_reports():
+    """Nobody reports in round tau; the points come in the next one, and then stay."""
+
+    def work(round_, key, ids, steps):
+        return steps, jnp.where(round_ == 1, 0.0, 1.0) * jnp.ones(3)
+
+    def update(round_, cohort, reports):
+        return round_ + 1
+
+    select = selection.uniform(3, 4)._replace(
+        init=lambda: jnp.int32(0),
+        choose=lambda round_, key: jnp.array([0, 1, 2]),
+        work=work,
+        update=update,
+        full=False,
+    )
+    local = toy.full_batch()
+    method = floco(TASK, local, vertices=M, tau=2, radius=0.5)
+    train = toy.quadratic_clients()
+    states, _ = toy.run_rounds(method, TASK, local, train, 4, select=select)
+    betas = [np.asarray(state.server.beta) for state in states]
+    for beta in betas[:3]:
+        np.testing.assert_allclose(beta, np.full((4, M), 1 / M))
+    assert np.abs(betas[3] - 1 / M).max() > 0.1
+    np.testing.assert_array_equal(betas[3], betas[4])
+    assert [bool(state.server.placed) for state in states] == [False] * 3 + [True] * 2
+
+
 def server_of(beta, seed=0):
     """A server of the quadratic clients with points beta [4, M]."""
     w = simplex.first(TASK, TASK.init(KEY), M, jax.random.key(seed))
     nothing = affinity.first_models(tree.zeros(simplex.vertex_leaves(TASK, w)), 4)
-    return Server(w, nothing, jnp.asarray(beta, jnp.float32))
+    return Server(w, nothing, jnp.asarray(beta, jnp.float32), jnp.bool_(True))
 
 
 def client_of(v=(), begun=False):
