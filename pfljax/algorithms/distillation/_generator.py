@@ -110,12 +110,16 @@ def train(
     return Trained(g=g, labels=labels, moments=moments)
 
 
-def draw(generator: Generator, labels: Array, key: Key) -> Drawn:
-    """Features for these labels i32[B]."""
+def draw(generator: Generator, labels: Array, key: Key, mask: Any = None) -> Drawn:
+    """Features for these labels i32[B], normalised over those where `mask` f32[B] > 0.
+
+    None is over all.
+    """
     noise = jax.random.normal(key, (len(labels), NOISE))
     one_hot = jax.nn.one_hot(labels, len(generator.first) - NOISE)
     inputs = jnp.concatenate([noise, one_hot], 1) @ generator.first
-    normalised = jax.nn.standardize(inputs, axis=0)
+    where = None if mask is None else mask[:, None] > 0
+    normalised = jax.nn.standardize(inputs, axis=0, where=where)
     hidden = jax.nn.relu(generator.scale * normalised + generator.shift)
     z = hidden @ generator.kernel + generator.bias
     return Drawn(z=z, noise=noise)

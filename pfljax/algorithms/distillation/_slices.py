@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, Params, Task
 
 Tree = Any
@@ -103,17 +102,25 @@ def _by_path(shapes: Params) -> dict[str, Any]:
 def class_axes(task: Task) -> Params:
     """The axis of classes of every leaf of the output layer.
 
-    The output layer is the last module. The axis is the last one whose length is the
-    number of classes. All other leaves have `NO_CLASSES`.
+    The output layer is the last module. Along the axis of classes, the first logit
+    depends on the first entries alone. All other leaves have `NO_CLASSES`.
     """
 
-    def class_axis(leaf: Any, module: int) -> int:
-        axes = [i for i, size in enumerate(leaf.shape) if size == task.num_classes]
-        if module != task.num_modules - 1 or not axes:
-            return NO_CLASSES
-        return axes[-1]
+    def first_logit(params: Params) -> Array:
+        return task.head(params, jnp.ones((1, *task.feature_shape)))[0, 0]
 
-    return jax.tree.map(class_axis, shapes_of_model(task), task.modules)
+    with jax.ensure_compile_time_eval():  # a method may be built within a trace
+        slopes = jax.grad(first_logit)(task.init(jax.random.key(0)))
+
+    def class_axis(slope: Any, module: int) -> int:
+        if module == task.num_modules - 1:
+            for axis, size in enumerate(slope.shape):
+                others = jnp.arange(1, size)
+                if size == task.num_classes and not slope.take(others, axis).any():
+                    return axis
+        return NO_CLASSES
+
+    return jax.tree.map(class_axis, slopes, task.modules)
 
 
 def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:

@@ -121,8 +121,7 @@ def fedgen(
 
 def message(turn, server, body):
     """The server without the moments of its Adam."""
-    trained = server.trained
-    return Message(head=server.head, g=trained.g, labels=trained.labels)
+    return Message(server.head, server.trained.g, server.trained.labels)
 
 
 def training(task, local, alpha, beta):
@@ -168,8 +167,10 @@ def guide(task, message, alpha, beta):
         r = generator.draw_labels(message.labels, keys[0], len(batch.y))
         # Both kinds of labels at once: this halves the compile time.
         labels = jnp.stack([r, batch.y])
-        draw = jax.vmap(generator.draw, (None, 0, 0))
-        drawn = draw(message.g, labels, keys[1:])
+        # The examples that pad a batch are not among those that normalise it.
+        masks = jnp.stack([jnp.ones_like(batch.mask), batch.mask])
+        draw = jax.vmap(generator.draw, (None, 0, 0, 0))
+        drawn = draw(message.g, labels, keys[1:], masks)
         classify = jax.vmap(head_logits, (None, None, 0))
         for_r, for_y = classify(task, params, drawn.z)
         generated = cross_entropy(for_r, Batch.full(drawn.z[0], r))

@@ -112,9 +112,14 @@ def test_a_step_of_the_head_against_numpy():
     r = generator.draw_labels(message.labels, label_key, 32)
     assert set(np.asarray(r)) == {0, 2}
     drawn, of_labels = (
-        with_one(generator.draw(message.g, labels, key).z)
-        for labels, key in zip((r, batch.y), noise_keys, strict=True)
+        with_one(generator.draw(message.g, labels, key, mask).z)
+        for labels, key, mask in zip(
+            (r, batch.y), noise_keys, (None, batch.mask), strict=True
+        )
     )
+    other = jnp.where(batch.mask > 0, batch.y, 1 - batch.y)  # of what pads it
+    same = generator.draw(message.g, other, noise_keys[1], batch.mask).z
+    np.testing.assert_array_equal(same[:20], of_labels[:20, :-1])
     z = with_one(TASK.features(PARAMS, batch, None))[:20]
     y, p = np.asarray(batch.y)[:20], softmax(z @ head)
     own = z.T @ (p - np.eye(3)[y]) / 20

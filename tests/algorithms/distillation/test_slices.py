@@ -51,6 +51,11 @@ def test_classes_are_an_axis_of_the_output_layer_alone():
     assert axes["body"] == {"layers_1": body, "layers_3": body}
     outputs_first = models.task(models.logistic(3), (4,))
     assert slices.class_axes(outputs_first)["head"] == {"kernel": 0, "bias": 0}
+    # As many classes as inputs.
+    square = models.task(models.logistic(4), (4,))
+    assert slices.class_axes(square)["head"] == {"kernel": 0, "bias": 0}
+    square = models.task(models.mlp(3, hidden=(5, 3)), (4,))
+    assert slices.class_axes(square)["head"] == {"kernel": 1, "bias": 0}
 
 
 def test_weights_are_by_client_and_in_the_output_layer_by_class():
