@@ -85,7 +85,8 @@ class Experiment:
       steps: Local steps in a round, instead of `epochs`.
       batch_size: Examples in a local step. The last batch of an epoch may be smaller.
       lr: The local learning rate.
-      lr_decay: Round r = 1, 2, ... uses the learning rate lr * lr_decay**r.
+      lr_decay: Round r = 1, 2, ... uses the learning rate lr * lr_decay**r. Rates that
+        are options of a method, such as posterior_lr, do not decay.
       schedule: An optax schedule that multiplies lr by round, or by local step within
         a round, such as "cosine:decay_steps=100" or
         "warmup_cosine:warmup_steps=5,decay_steps=50,by=step". See `pfljax list

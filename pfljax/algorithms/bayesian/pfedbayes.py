@@ -14,8 +14,9 @@ Client k is evaluated with q_k, or with w before it first takes part.
 
 Differs from the paper: both take one simultaneous step on each minibatch, and the sum
 is divided by n_k, so that its loss is that of one example. Both are stepped by an Adam
-that starts afresh in each round, whatever the optimizer of the run, since the gradient
-of KL grows as 1 / sigma^2. Running statistics of w_k are those of q_k, because no
+that starts afresh in each round, since the gradient of KL grows as 1 / sigma^2. Its
+rate is `posterior_lr`: the optimizer of the run, its rate and its schedule have no
+effect. Running statistics of w_k are those of q_k, because no
 example reaches w_k.
 """
 

@@ -18,8 +18,9 @@ and clients that never took part, are evaluated without that path.
 
 Differs from the paper: the paths join at the logits instead of at every layer, and c
 counts clients instead of examples. Both sides of s = sum_k c t_k are damped alike. The
-steps are those of an Adam that starts afresh in each round, on means and spreads.
-Running statistics are averaged.
+steps are those of an Adam that starts afresh in each round, on means and spreads. Its
+rate is `posterior_lr`: the optimizer of the run, its rate and its schedule have no
+effect. Running statistics are averaged.
 """
 
 from functools import partial
