@@ -30,6 +30,7 @@ class State(NamedTuple):
     round: Array  # i32[], rounds finished
     utility: Array  # f32[C], examples times the last loss
     last: Array  # i32[C], when it reported last, 1 for the first round; 0 for never
+    reports: Array  # i32[C], how often it has reported
     before: Array  # f32[], sum of the utilities of the last window
     current: Array  # f32[], of this window so far
     steps: Array  # i32[], of the pacer so far
@@ -47,6 +48,8 @@ def oort(
     penalty: NotNegative = 2.0,
     preferred: Share = 0.5,
     pacer: Count = 20,
+    cap: Share = 0.95,
+    most: Count = 0,
 ) -> Selection:
     """Selects the clients with the best scores, and a share of new clients.
 
@@ -59,7 +62,8 @@ def oort(
 
         score = (utility + sqrt(0.1 ln r / L)) * (T / seconds)^penalty,
 
-    where utilities are scaled to [0, 1], and the second factor is 1 for a client that
+    where utilities are cut off at their quantile `cap` and scaled to [0, 1], so that a
+    few outliers are not drawn again and again. The second factor is 1 for a client that
     is not slower than T, the quantile `preferred` of all seconds. With preferred = 1 or
     penalty = 0 speed does not count. The pacer moves the quantile up by 0.05 whenever
     the utilities of `pacer` rounds (20 in the paper) sum to less than those of as many
@@ -78,6 +82,9 @@ def oort(
       penalty: exponent of slow clients' scores; 0 for none.
       preferred: quantile of seconds above which a client is slow.
       pacer: rounds of a window of the pacer; 0 for none.
+      cap: quantile at which utilities are cut off; 1 cuts none.
+      most: reports after which a client is drawn only if there are too few others; 0
+        for no limit.
     """
     seconds = np.asarray(seconds, np.float64)
     num_clients = len(sizes)
@@ -91,8 +98,9 @@ def oort(
         share = jnp.maximum(exploration * decay**state.round, least)
         explored = jnp.floor(share * cohort).astype(jnp.int32)
         late = jnp.take(wanted, state.steps, mode="clip") / expected
-        scores = _scores(state, jnp.minimum(late, 1) ** penalty)
-        return _choose(state, key, scores, log_speed, cohort, explored)
+        scores = _scores(state, jnp.minimum(late, 1) ** penalty, cap)
+        tired = state.reports >= most if most else jnp.zeros(num_clients, bool)
+        return _choose(state, key, scores, log_speed, cohort, explored, tired)
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
         utility = examples[members.ids] * losses(metrics)
@@ -101,6 +109,7 @@ def oort(
             round=finished,
             utility=record(state.utility, utility, members),
             last=record(state.last, finished, members),
+            reports=record(state.reports, state.reports[members.ids] + 1, members),
         )
         total = jnp.where(members.mask > 0, utility, 0).sum()
         return _pace(after, total, pacer) if pacer else after
@@ -116,6 +125,7 @@ def _init(num_clients: int) -> State:
         round=jnp.int32(0),
         utility=jnp.zeros(num_clients),
         last=jnp.zeros(num_clients, jnp.int32),
+        reports=jnp.zeros(num_clients, jnp.int32),
         before=jnp.float32(0),
         current=jnp.float32(0),
         steps=jnp.int32(0),
@@ -144,14 +154,16 @@ def _pace(state: State, total: Array, window: int) -> State:
     )
 
 
-def _scores(state: State, speed: Array) -> Array:
+def _scores(state: State, speed: Array, cap: float) -> Array:
     """Returns the score of each client, f32[C]; 0 of one never seen."""
     seen = state.last > 0
-    lowest = jnp.where(seen, state.utility, jnp.inf).min()
-    highest = jnp.where(seen, state.utility, -jnp.inf).max()
+    ascending = jnp.sort(jnp.where(seen, state.utility, jnp.inf))
+    # The first utility above the share `cap`, as in the authors' code.
+    place = jnp.minimum((cap * seen.sum()).astype(jnp.int32), seen.sum() - 1)
+    lowest, highest = ascending[0], ascending[place]
     # If all are alike, or none was seen, the range is 0, or no number.
     spread = jnp.where(highest > lowest, highest - lowest, 1.0)
-    reward = (state.utility - lowest) / spread
+    reward = (jnp.minimum(state.utility, highest) - lowest) / spread
     coming = (state.round + 1).astype(jnp.float32)
     bonus = jnp.sqrt(0.1 * jnp.log(coming) / jnp.maximum(state.last, 1))
     return jnp.where(seen, (reward + bonus) * speed, 0.0)
@@ -164,20 +176,26 @@ def _choose(
     log_speed: Array,
     cohort: int,
     explored: Array,
+    tired: Array,
 ) -> Array:
-    """Chooses `explored` clients never seen, if possible, and others by score."""
+    """Chooses `explored` clients never seen, if possible, and others by score.
+
+    Clients that are `tired`, bool[C], come last.
+    """
     num_clients = len(scores)
     seen = state.last > 0
-    exploited = jnp.minimum(cohort - explored, seen.sum())
+    usable = seen & ~tired
+    scores = jnp.where(usable, scores, 0)
+    exploited = jnp.minimum(cohort - explored, usable.sum())
     # The lowest score with a place; without places all may be drawn.
     last = jnp.maximum(exploited - 1, 0)
     lowest = jax.lax.top_k(scores, cohort)[0][last]
-    admitted = seen & (scores >= CUT * lowest)
+    admitted = usable & (scores >= CUT * lowest)
     noise = jax.random.gumbel(derive(key, "exploited"), scores.shape)
     # A score of 0 is as small as may be, but it is no reason for a tie.
     by_score = jnp.log(jnp.maximum(scores, 1e-30)) + noise
-    # Clients that are not admitted come behind, and those never seen last.
-    seen_rank = ranks(by_score - 1e3 * ~admitted - 1e6 * ~seen)
+    # Clients that are not admitted come behind, then the tired, and those never seen.
+    seen_rank = ranks(by_score - 1e3 * ~admitted - 1e4 * tired - 1e6 * ~seen)
     noise = jax.random.gumbel(derive(key, "explored"), scores.shape)
     unseen_rank = ranks(log_speed + noise - 1e6 * seen)
     first = seen & (seen_rank < exploited)

@@ -53,7 +53,7 @@ def test_utilities_and_scores_replayed():
         np.testing.assert_array_equal(round_.before.last, last)
         assert len(set(round_.ids)) == 3
         if number > 1:
-            found = _scores(round_.before, jnp.asarray(speed))
+            found = _scores(round_.before, jnp.asarray(speed), 0.95)
             np.testing.assert_allclose(found, scores_of(round_.before), rtol=1e-5)
         share = max(0.2, 0.9 * 0.98 ** (number - 1))
         new = min(int(share * 3), (last == 0).sum())
@@ -69,6 +69,33 @@ def test_the_best_are_drawn_where_none_is_explored():
     utility = [1, 9, 2, 50, 40, 3, 60, 4]
     found = draws(select, known(utility, np.full(CLIENTS, 5)), 200)
     assert (np.sort(found) == [3, 4, 6]).all()
+
+
+def test_a_utility_above_the_quantile_is_cut_off():
+    """Of five, the third and fourth share are cut at the fourth utility."""
+    utility = np.array([1, 2, 3, 4, 100, 0, 0, 0.0])
+    state = known(utility, [5, 5, 5, 5, 5, 0, 0, 0])
+    bonus = np.sqrt(0.1 * np.log(6) / 5)
+    found = _scores(state, jnp.ones(CLIENTS), 0.6) - bonus
+    np.testing.assert_allclose(found[:5], [0, 1 / 3, 2 / 3, 1, 1], rtol=1e-5)
+    found = _scores(state, jnp.ones(CLIENTS), 1.0) - bonus
+    np.testing.assert_allclose(found[:5], (utility[:5] - 1) / 99, atol=1e-6)
+
+
+def test_a_client_is_not_drawn_beyond_its_most_reports():
+    """Unless there are too few others."""
+    options = {"exploration": 0.0, "least": 0.0, "penalty": 0.0}
+    select = made("oort", 2, **options, most=3)
+    state = known([9, 8, 7, 6, 1, 1, 1, 1], np.full(CLIENTS, 5))
+    state = state._replace(reports=jnp.array([3, 2, 4, 0, 0, 0, 0, 0]))
+    assert set(draws(select, state, 200).ravel()) == {1, 3}
+    members = cohort_of([1, 3], mask=[1, 0])
+    after = select.update(state, members, {"loss": jnp.ones(2)})
+    assert after.reports.tolist() == [3, 3, 4, 0, 0, 0, 0, 0]
+    state = state._replace(reports=jnp.array([3, 3, 3, 3, 3, 3, 3, 0]))
+    found = draws(select, state, 200)
+    assert (found == 7).any(1).all()
+    assert all(len(set(row)) == 2 for row in found)
 
 
 def test_near_the_lowest_that_has_a_place_the_draw_is_in_proportion():
