@@ -2,6 +2,7 @@
 
 FedAsync. Xie, Koyejo, Gupta, 2019, https://arxiv.org/abs/1903.03934. One at a time:
     w <- (1 - alpha s(tau)) w + alpha s(tau) w_k
+The proximal term of its clients belongs to the method: choose fedprox for it.
 FedBuff. Nguyen et al., AISTATS 2022, https://arxiv.org/abs/2106.06639. K at a time:
     w <- w + lr * the mean of  s(tau) (w_k - the model that k read)
 

@@ -19,8 +19,9 @@ Client k is evaluated with the newest theta and q_k, or with (theta, w) before i
 takes part. tau, sum sigma^2 / d and |mu - w|^2 / d are metrics of training, and
 quantities of each client in every evaluation.
 
-Differs from the authors' code, where all clients train in every round, and the heads
-start at N(0, 1). Here the cohort trains, and all heads start at that of the model.
+Differs from the authors' code, where all clients train in every round, the heads start
+at N(0, 1), and a participant is evaluated with its own theta_k. Here the cohort trains,
+and all heads start at that of the model.
 """
 
 from typing import Any, NamedTuple

@@ -10,7 +10,8 @@ Let z be the features, p the softmax outputs, and q = CE(w) + CE(v). Each step, 
 batch and all from the values before it, moves
 w_k by  CE(w) + (KL(p_v || p_w) + MSE(z_w, z_v P)) / q  and
 v_k, P_k by  CE(v) + (KL(p_w || p_v) + MSE(z_w, z_v P)) / q,
-where the outputs of the other model are constant. The server takes v <- v + the mean
+where the outputs of the other model are constant; q is differentiated by the model's
+own CE, as in the authors' code. The server takes v <- v + the mean
 change, again at low rank. A share T of the energy is kept, which goes from
 `energy_start` to `energy_end` over the rounds. Client k is evaluated with w_k, even
 before it first takes part. The mentee is `task.proxy`, or a second model of the task,
@@ -21,7 +22,7 @@ bytes at low rank are in the metrics: "sent_bytes" of a client, and "received_by
 a client that took part in the round before; the first message is a whole model.
 
 Differs from the authors' code, which minimises the sum of all terms in w_k, v_k and P_k
-at once, through the other model and through q, so that MSE counts twice; which matches
+at once, through the other model as well, so that MSE counts twice; which matches
 hidden layers of both models without P_k; where T depends on (t + 1) / R in round t,
 here on t / R; and which sends a tensor as zeros if its least singular value is needed.
 """

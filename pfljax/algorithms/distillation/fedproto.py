@@ -14,7 +14,8 @@ classes keep their C^j. Client k predicts argmin_j ||f(x) - C^j||, where f is it
 body.
 
 Differs from the paper: its eq. 6 also divides C^j by the number of clients that have
-class j, and would shrink it as this grows; its proofs use the mean.
+class j, and would shrink it as this grows; its proofs use the mean. Differs from the
+authors' code, which gathers C_k^j while it trains, and does not weight the clients.
 """
 
 from typing import Literal

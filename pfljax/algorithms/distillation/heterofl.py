@@ -22,7 +22,8 @@ it is evaluated. The scaler belongs to the model (`pfljax.models.heterofl_cnn`).
 
 Differs from the paper, which makes the pass once before a test, over all clients; here
 it is made in every round, over the cohort, and its message is the whole W for each
-level. Levels are fixed, not drawn anew in each round.
+level. Levels are fixed, not drawn anew in each round. The authors' "Local" accuracy is
+that of W, not of the slices, on the examples of each client.
 """
 
 from typing import Any, NamedTuple

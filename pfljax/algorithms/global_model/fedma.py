@@ -35,9 +35,10 @@ the paper matches them.
 
 Differs from the paper: hidden layers do not grow by default. Each exchange has the
 whole local training, which is 20 epochs in the paper. gamma is 7 in the paper's first
-round and 5 after that; here it is 5. A client that is drawn twice in a round is matched
-once. The first message goes to all clients, even to those that know all of it except
-the last layer.
+round and 5 after that; here it is 5. Clients are matched in the order of their numbers
+of examples, in the authors' code in that of the sizes of their networks. A client that
+is drawn twice in a round is matched once. The first message goes to all clients, even
+to those that know all of it except the last layer.
 """
 
 from functools import partial

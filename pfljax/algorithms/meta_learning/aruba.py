@@ -14,8 +14,8 @@ Every client is evaluated with phi, or after `finetune` local steps with eta fro
 
 With `isotropic` there is one rate for all parameters, from the sums of b and g over
 coordinates. The paper's tasks come one after another; here the tasks of a round add up,
-and t counts rounds. eta replaces the rate of plain SGD, and a decay of the learning
-rate lowers it as well.
+and t counts rounds, from 0 instead of 1. eta replaces the rate of plain SGD, and a
+decay of the learning rate lowers it as well.
 """
 
 from typing import Any, NamedTuple
