@@ -135,6 +135,12 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
             "are classes 0 .. K-1, not ids; renumber them by np.unique(y, "
             "return_inverse=True)[1], or give num_classes"
         )
+    # A model would have an output for a class that no example has.
+    if num_classes is None and y.min() > 0:
+        raise ValueError(
+            f"the smallest label is {y.min()}; labels start at 0: subtract "
+            f"{y.min()}, or give num_classes if no example has a smaller label"
+        )
     return y.astype(np.int32)
 
 

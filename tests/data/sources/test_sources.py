@@ -145,6 +145,7 @@ WRONG = [
     (np.array([[0.0], [np.inf], [0], [0]]), GOOD_Y, {}, "first in example 1"),
     (np.full((4, 2), "a"), GOOD_Y, {}, "x is of type <U1"),
     (GOOD_X, GOOD_Y - 1, {}, "the smallest label is -1"),
+    (GOOD_X, GOOD_Y + 1, {}, "the smallest label is 1; labels start at 0: subtract 1"),
     (GOOD_X, GOOD_Y, {"num_classes": 2}, "choose num_classes >= 3"),
     (GOOD_X, GOOD_Y + 0.5, {}, "labels are of type float64"),
     (GOOD_X, GOOD_Y, {"client": [0, 1]}, r"client has shape \[2\]"),
