@@ -63,7 +63,7 @@ WRONG = {  # settings, and what the line has
     ),
     "alpha": (
         {"profile": GROUPS, "mode": "fedasync:alpha=1.5"},
-        "alpha is 1.5; expected a number from 0 to 1",
+        "alpha is 1.5; expected a number > 0 and up to 1",
     ),
     "staleness": (
         {"profile": GROUPS, "mode": "fedasync:staleness=cubic"},
