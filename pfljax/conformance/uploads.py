@@ -1,5 +1,6 @@
 """The laws of uploads: channels, the origin of a change, and bytes."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ def channels_fit(trial: Trial) -> None:
     channels = [factory()() for factory in CHANNELS.values()]
     algorithm = trial.setting.algorithm
     sent = trace_exchanges(algorithm, trial.task, CLIENTS, (3,))
-    if _is_mixed(trial) or algorithm.uploads_by_client:
+    if _is_mixed(sent) or algorithm.uploads_by_client:
         # These would mix uploads of named clients, which is refused.
         channels = [channel for channel in channels if not channel.one_for_all]
     if trial.task.peers or len({_shapes(exchange) for exchange in sent}) > 1:
@@ -40,7 +41,9 @@ def channels_fit(trial: Trial) -> None:
 
 def means_are_enough(trial: Trial) -> None:
     """The server needs no more than the mean upload, or says so."""
-    if trial.setting.algorithm.uploads_by_client or _is_mixed(trial):
+    algorithm = trial.setting.algorithm
+    sent = trace_exchanges(algorithm, trial.task, CLIENTS, (3,))
+    if algorithm.uploads_by_client or _is_mixed(sent):
         return  # a robust value in place of every upload is refused
     script = draw_again(full_script(), again=False)
     averaged = script._replace(averaged=jnp.bool_(True))
@@ -48,9 +51,8 @@ def means_are_enough(trial: Trial) -> None:
     toy.assert_close(mean.server, own.server)
 
 
-def _is_mixed(trial: Trial) -> bool:
+def _is_mixed(sent: Sequence[Exchange]) -> bool:
     """True if uploads have leaves that are no change."""
-    sent = trace_exchanges(trial.setting.algorithm, trial.task, CLIENTS, (3,))
     return any(origins.absent(each.origin, each.upload) for each in sent)
 
 

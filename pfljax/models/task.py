@@ -127,10 +127,13 @@ def _method(part: str | None) -> Callable[..., Any] | None:
 
 def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
     """Raises a ValueError unless the task makes logits [B, K] for such examples."""
-    params = jax.eval_shape(task.init, jax.random.key(0))
     example = np.zeros((1, *input_shape), np.float32)
-    logits = jax.eval_shape(task.predict, params, Batch.full(example))
-    shape = logits.shape
+
+    def predict() -> Array:
+        params = task.init(jax.random.key(0))
+        return task.predict(params, Batch.full(jnp.asarray(example)))
+
+    shape = jax.eval_shape(predict).shape
     # More logits are allowed: a federation may have a part of a data set's classes.
     if len(shape) != 2 or shape[1] < num_classes:
         raise ValueError(

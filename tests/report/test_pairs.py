@@ -122,4 +122,4 @@ def test_fine_tuned_fedavg_is_a_baseline(make_run, tmp_path):
         for name, finetune in (("fedavg", 0), ("fedavg", 20), ("ditto", 5))
     ]
     baselines = [s.method for s in scores(folders) if s.is_baseline]
-    assert baselines == ["fedavg finetune=20"]
+    assert baselines == ["fedavg (finetune=20)"]

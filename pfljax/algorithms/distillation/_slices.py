@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, Params, Task
 
 Tree = Any
@@ -102,8 +103,24 @@ def _by_path(shapes: Params) -> dict[str, Any]:
 def class_axes(task: Task) -> Params:
     """The axis of classes of every leaf of the output layer.
 
-    The output layer is the last module. Along the axis of classes, the first logit
-    depends on the first entries alone. All other leaves have `NO_CLASSES`.
+    The output layer is the last module. The axis is the one whose length is the number
+    of classes. All other leaves have `NO_CLASSES`.
+    """
+
+    def class_axis(path: Any, leaf: Any, module: int) -> int:
+        axes = [i for i, size in enumerate(leaf.shape) if size == task.num_classes]
+        if module != task.num_modules - 1 or not axes:
+            return NO_CLASSES
+        return axes[0] if len(axes) == 1 else _axis_of_logits(task, path, axes)
+
+    shapes = shapes_of_model(task)
+    return jax.tree_util.tree_map_with_path(class_axis, shapes, task.modules)
+
+
+def _axis_of_logits(task: Task, path: Any, axes: Sequence[int]) -> int:
+    """The axis of a leaf along which the first logit has the first entries alone.
+
+    It is computed only where the leaf has as many inputs as classes.
     """
 
     def first_logit(params: Params) -> Array:
@@ -111,16 +128,9 @@ def class_axes(task: Task) -> Params:
 
     with jax.ensure_compile_time_eval():  # a method may be built within a trace
         slopes = jax.grad(first_logit)(task.init(jax.random.key(0)))
-
-    def class_axis(slope: Any, module: int) -> int:
-        if module == task.num_modules - 1:
-            for axis, size in enumerate(slope.shape):
-                others = jnp.arange(1, size)
-                if size == task.num_classes and not slope.take(others, axis).any():
-                    return axis
-        return NO_CLASSES
-
-    return jax.tree.map(class_axis, slopes, task.modules)
+    slope = dict(jax.tree_util.tree_leaves_with_path(slopes))[path]
+    others = jnp.arange(1, task.num_classes)
+    return next(axis for axis in axes if not slope.take(others, axis).any())
 
 
 def weights(sent: Tree, weight: Array, present: Array, axes: Params) -> Tree:
