@@ -14,8 +14,7 @@
     12  One architecture in two groups gives the same result as in one.
 
 Law 7 has no general form, and is tested in tests/test_limits.py. The parts of laws 4
-and 11 that need several devices are tested in tests/engine/test_mesh.py, because a
-process that has started JAX gets no more devices.
+and 11 that need several devices are tested in tests/engine/test_mesh.py.
 """
 
 import tempfile
@@ -36,16 +35,16 @@ from pfljax.conformance.script import (
     PLACES,
     ROUNDS,
     compile_rounds,
-    draw_again,
     drop_empty_places,
     full_script,
     renumber,
 )
 from pfljax.conformance.source import one_file_one_word_one_paper
-from pfljax.conformance.trial import Trial, replay, replay_draws
+from pfljax.conformance.trial import Trial, replay
 from pfljax.conformance.uploads import (
     bytes_are_as_declared,
     channels_fit,
+    draws_are_relative,
     means_are_enough,
     origins_are_uploads_of_no_step,
 )
@@ -71,8 +70,7 @@ def shapes_stay(trial: Trial) -> None:
     states = [toy.words(state) for state in trial.states]
     chex.assert_trees_all_equal_shapes_and_dtypes(*states)
     chex.assert_tree_all_finite(states)
-    rounds = [int(state.round) for state in trial.states]
-    chex.assert_equal(rounds, list(range(ROUNDS + 1)))
+    chex.assert_equal([int(each.round) for each in trial.states], [*range(ROUNDS + 1)])
 
 
 def cuts_are_free(trial: Trial) -> None:
@@ -99,11 +97,10 @@ def restores(trial: Trial) -> None:
 
 def width_and_padding_are_free(trial: Trial) -> None:
     """The width of a chunk and empty places change nothing."""
-    setting = trial.setting._replace(width=1)
-    program = compile_rounds(setting)
+    program = compile_rounds(trial.setting._replace(width=1))
     script = drop_empty_places(full_script())
-    first = toy.copy(trial.states[0])
-    first = first._replace(cohort=first.cohort[:ASKED])
+    start = toy.copy(trial.states[0])
+    first = start._replace(cohort=start.cohort[:ASKED])
     state, _ = program(first, trial.train, ROUNDS, script)
     last = trial.states[6]
     # Another width may be compiled to sums in another order.
@@ -155,14 +152,6 @@ def order_is_free(trial: Trial) -> None:
     toy.assert_close(other.server, _by_client(toy.words(last.server), OLD))
     toy.assert_close(other.clients, _take(toy.words(last.clients), OLD))
     toy.assert_same(other.participations, last.participations[old])
-
-
-def draws_are_relative(trial: Trial) -> None:
-    """Clients that are all drawn twice count as if all were drawn once."""
-    once = replay_draws(trial, draw_again(full_script(), False))
-    twice = replay_draws(trial, draw_again(full_script(), True))
-    toy.assert_close(twice.server, once.server)
-    toy.assert_close(twice.clients, once.clients)
 
 
 def _by_client(server: Any, ids: Any) -> Any:

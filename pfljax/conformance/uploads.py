@@ -1,4 +1,4 @@
-"""The laws of uploads: channels, the origin of a change, and bytes."""
+"""The laws of uploads: channels, the origin of a change, means, draws, and bytes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -47,8 +47,16 @@ def means_are_enough(trial: Trial) -> None:
         return  # a robust value in place of every upload is refused
     script = draw_again(full_script(), again=False)
     averaged = script._replace(averaged=jnp.bool_(True))
-    own, mean = (replay_draws(trial, each) for each in (script, averaged))
-    toy.assert_close(mean.server, own.server)
+    expected = replay_draws(trial, script)
+    toy.assert_close(replay_draws(trial, averaged).server, expected.server)
+
+
+def draws_are_relative(trial: Trial) -> None:
+    """Clients that are all drawn twice count as if all were drawn once."""
+    once = replay_draws(trial, draw_again(full_script(), False))
+    twice = replay_draws(trial, draw_again(full_script(), True))
+    toy.assert_close(twice.server, once.server)
+    toy.assert_close(twice.clients, once.clients)
 
 
 def _is_mixed(sent: Sequence[Exchange]) -> bool:

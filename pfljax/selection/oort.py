@@ -104,13 +104,7 @@ def oort(
 
     def update(state: State, members: Cohort, metrics: Metrics) -> State:
         utility = examples[members.ids] * losses(metrics)
-        finished = state.round + 1
-        after = state._replace(
-            round=finished,
-            utility=record(state.utility, utility, members),
-            last=record(state.last, finished, members),
-            reports=record(state.reports, state.reports[members.ids] + 1, members),
-        )
+        after = _learn(state, utility, members)
         total = jnp.where(members.mask > 0, utility, 0).sum()
         return _pace(after, total, pacer) if pacer else after
 
@@ -129,6 +123,18 @@ def _init(num_clients: int) -> State:
         before=jnp.float32(0),
         current=jnp.float32(0),
         steps=jnp.int32(0),
+    )
+
+
+def _learn(state: State, utility: Array, members: Cohort) -> State:
+    """Records what the clients of a round have reported."""
+    finished = state.round + 1
+    reports = state.reports[members.ids] + 1
+    return state._replace(
+        round=finished,
+        utility=record(state.utility, utility, members),
+        last=record(state.last, finished, members),
+        reports=record(state.reports, reports, members),
     )
 
 

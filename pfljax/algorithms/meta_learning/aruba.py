@@ -92,8 +92,7 @@ def aruba(
         return client, Upload(*pair), metrics
 
     def aggregate(server, uploads, cohort):
-        fading = (cohort.round + 1.0) ** -power
-        smoothing = tree.scale(priors(server.phi), fading)
+        smoothing = tree.scale(priors(server.phi), (cohort.round + 1.0) ** -power)
         return grown(server, uploads, cohort, square, smoothing)
 
     def personal(turn, server, client, data):
