@@ -200,7 +200,10 @@ def _check_schedule(
     count, unit = experiment.rounds, "round"
     if schedule.by == "step":
         count, unit = MOST_STEPS, "local step"
-    if not jax.vmap(schedule.factor)(jnp.arange(count)).any():
+    # In a sweep, which traces a run, the schedule is known as well.
+    with jax.ensure_compile_time_eval():
+        trains = bool(jax.vmap(schedule.factor)(jnp.arange(count)).any())
+    if not trains:
         raise ValueError(
             f"schedule is {str(experiment.schedule)!r}, which is 0 in the first "
             f"{count} {unit}s, so that nothing would be trained; expected rates above 0"

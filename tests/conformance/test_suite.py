@@ -106,6 +106,7 @@ def rows(task, local, *, near: float):
         aggregate=aggregate,
         personal=lambda turn, server, client, data: tree.take(server, turn.id),
         server_model=None,
+        uploads_by_client=True,
     )
 '''
 

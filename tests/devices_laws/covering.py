@@ -59,9 +59,11 @@ def stand_together(items: tuple[Item, ...]) -> bool:
         return False
     choices = [components.parse(i.text) for i in items if i.kind == "selection"]
     is_drawn = any(choice.name == "bernoulli" for choice in choices)
-    # Noise at the server hides nothing beside a number of clients that is drawn.
+    # Noise at the server needs a cohort that no client changes, and no absent device.
     channels = tuple(components.parse(i.text) for i in items if i.kind == "channel")
-    if is_drawn and privacy.find_mechanism(channels) is not None:
+    others = any(choice.name not in privacy.SELECTIONS for choice in choices)
+    others |= any(item.kind == "clock" and item.text != "sync" for item in items)
+    if others and privacy.find_mechanism(channels) is not None:
         return False
     if not any(item.text in MODES for item in items):
         return True

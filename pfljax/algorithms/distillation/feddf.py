@@ -95,8 +95,7 @@ def fusing(tasks, distil, batch_size):
         after = list(models)
         # The ensemble of one client is its own model: there is nothing to distil, and
         # Adam would take rounding for a gradient.
-        reported = jnp.concatenate([who.mask for who in senders.values()])
-        distils = jnp.sum(reported > 0) > 1
+        distils = jnp.sum(cohort.mask > 0) > 1
         for number, sent in uploads.items():
             weight = aggregation.by_examples(senders[number])
             start = aggregation.mean(sent, weight)
