@@ -22,6 +22,6 @@ def _set_first(models: Array, w: Array) -> Array:
 
 
 def require_clients(option: str, count: int, num_clients: Any) -> None:
-    """Raises a ValueError if there are more models, say, than clients."""
+    """Raises a ValueError if the option, such as a number of models, exceeds it."""
     enough = num_clients is None or count <= num_clients
     require(option, count, enough, f"at most {num_clients}, the number of clients")

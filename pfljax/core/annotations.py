@@ -65,7 +65,7 @@ def is_float(annotation: Any) -> bool:
 
 
 def find_expected(value: Any, annotation: Any) -> str | None:
-    """What the annotation expects instead of the value; None if the value is right."""
+    """The expectation of an annotation that the value misses; None if it is right."""
     expected = None
     for kind, ranges in alternatives(annotation):
         # The ranges of another type in a union do not apply.

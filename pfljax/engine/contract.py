@@ -54,7 +54,7 @@ def check_metrics(metrics: Metrics) -> None:
 
 
 def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metrics]:
-    """What `train` returned, if it is (client, upload, metrics) with a scalar loss.
+    """Returns `returned` if it is (client, upload, metrics) with a scalar loss.
 
     One of several exchanges may have no loss.
     """

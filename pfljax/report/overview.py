@@ -97,7 +97,8 @@ def answer(methods: Frame, with_best: Frame) -> list[str]:
     tested = with_best[with_best.p_holm.notna()]
     if len(tested) < len(with_best):
         sentences.append(
-            "A single seed cannot be tested without the accuracies of its clients."
+            "A single seed cannot be tested without the accuracies of its clients: "
+            "sweep over seeds as well."
         )
     worse = tested[tested.p_holm < LEVEL]
     undecided = tested[tested.p_holm >= LEVEL]
@@ -124,7 +125,8 @@ def _describe_worse(worse: Frame, is_all: bool) -> str:
     )
     p = worse.p_holm.max()
     p_text = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-    return f"It is better than {names}, and another seed would say the same ({p_text})."
+    seeds = ", and another seed would say the same" if worse.seeds.min() > 1 else ""
+    return f"It is better than {names}{seeds} ({p_text})."
 
 
 def _describe_undecided(undecided: Frame) -> str:

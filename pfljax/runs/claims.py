@@ -62,21 +62,25 @@ def _logged_rounds(folder: Path) -> int:
 def begin(
     path: Path, experiment: Experiment, manifest: Mapping[str, Any], width: int | None
 ) -> None:
-    """Writes config.json and environment.json; refuses other data.
-
-    A resumed run keeps its label and its number of devices, of which it may have fewer
-    now.
-    """
+    """Writes config.json and environment.json of a new run; refuses other data."""
     check_data(path, manifest)
-    if (path / "config.json").exists():
-        old = read_config(path)
-        experiment = experiment.replace(label=old.label, devices=old.devices)
-        for name in ("summary.json", "report.html"):  # of fewer rounds
-            (path / name).unlink(missing_ok=True)
-    write_json(path / "config.json", config.to_dict(experiment))
+    if not (path / "config.json").exists():
+        write_json(path / "config.json", config.to_dict(experiment))
     # Another width would sum in another order: after the first checkpoint it stays.
     if not has_saved_state(path):
         write_json(path / "environment.json", environment.now() | {"width": width})
+
+
+def go_on(path: Path, experiment: Experiment) -> None:
+    """Writes the settings of a resumed run, and removes its results of fewer rounds.
+
+    It keeps its label and its number of devices, of which it may have fewer now.
+    """
+    old = read_config(path)
+    experiment = experiment.replace(label=old.label, devices=old.devices)
+    write_json(path / "config.json", config.to_dict(experiment))
+    for name in ("summary.json", "report.html"):
+        (path / name).unlink(missing_ok=True)
 
 
 def check_python(path: Path, federation: Any = None, task: Any = None) -> None:

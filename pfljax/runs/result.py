@@ -146,7 +146,10 @@ class Result:
     @cached_property
     def partition(self) -> dict[str, Any]:
         """The clients: their sizes, classes and origin."""
-        return folder_files.read_partition(self.folder)
+        manifest = folder_files.read_partition(self.folder)
+        if not manifest:
+            raise FolderError(f"{self.folder}/partition.npz is missing; restore it")
+        return manifest
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:

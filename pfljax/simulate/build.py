@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+from jax.core import Tracer
 
-from pfljax.core.requirements import require
+from pfljax.core.requirements import require, require_a
 from pfljax.core.types import Key, Metrics, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import mesh
@@ -73,12 +74,29 @@ def build(
         return jax.device_put(state, mesh.shardings(sim.setting.mesh, state))
 
     def one_round(state: RunState, data: Federation) -> tuple[RunState, Metrics]:
+        _check_arguments(state, data)
         state, metrics = sim.rounds(state, data.train, 1, public=data.public)
         return state, {name: metric[0] for name, metric in metrics.items()}
 
     def evaluate(state: RunState, data: Federation) -> Evaluation:
+        _check_arguments(state, data)
         states = partial(population.states, state)
         records, _ = evaluation.evaluate(sim, data, None, state, states)
         return Evaluation(int(state.round), records)
 
     return Simulator(init, one_round, evaluate), place(sim, data)
+
+
+def _check_arguments(state: Any, data: Any) -> None:
+    """Refuses what is no state or federation, and a state that `round` has donated."""
+    require_a("state", state, RunState, "the state that init or round returned")
+    require_a("data", data, Federation, "the federation that build returned")
+    leaves = [leaf for leaf in jax.tree.leaves(state) if isinstance(leaf, jax.Array)]
+    # A loop that is traced has no arrays yet.
+    is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
+    if not is_traced and any(leaf.is_deleted() for leaf in leaves):
+        raise ValueError(
+            "state was given to round before, which uses its memory again; go on with "
+            "the state that round returned, or copy it first: "
+            "jax.tree.map(jax.numpy.copy, state)"
+        )

@@ -7,7 +7,7 @@ import jax
 
 from pfljax.engine import mesh
 from pfljax.evaluation.views import MIXTURE
-from pfljax.runs import checkpoint, config, folder, log
+from pfljax.runs import checkpoint, claims, config, folder, log
 from pfljax.runs.checkpoint import Meta
 from pfljax.runs.log import Line
 from pfljax.runtime.processes import ask, say
@@ -31,6 +31,7 @@ def restore(run: Run) -> tuple[Progress, Meta | None]:
     _read_history(run, done)
     lines, checksum = read_log(run, done, meta.log if meta else None)
     # Written only now: files that are refused are not changed.
+    ask(claims.go_on, run.path, run.experiment)
     lines = stopping.drop_outdated(run, lines)
     ask(log.rewrite, run.path / "metrics.jsonl", lines)
     init, key = run.sim.init, jax.random.key(run.experiment.seed)

@@ -193,6 +193,17 @@ def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     assert "is finished" in tiny.main("resume", half)[1]
 
 
+def test_a_refused_resume_leaves_a_finished_run_as_it_is(longer, tmp_path):
+    half = shutil.copytree(longer[1], tmp_path / "half")
+    file = half / "clients.npz"
+    file.write_bytes(file.read_bytes()[:100])
+    before = times(half)
+    code, _, errors = tiny.main("resume", half, "--rounds", 4)
+    assert code == 2
+    assert f"{file} is damaged" in errors
+    assert times(half) == before
+
+
 @pytest.mark.parametrize(("rounds", "difference"), [(2, "3 -> 2"), (0, "3 -> 0")])
 def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, difference):
     before = times(longer[1])

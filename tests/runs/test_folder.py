@@ -110,7 +110,7 @@ def test_a_model_of_ones_own_is_asked_for(tmp_path):
 
 def test_another_number_of_checkpoints_is_written_down(tmp_path):
     begun(tmp_path)
-    begun(tmp_path, tiny.TINY.replace(keep_checkpoints=5))
+    claims.go_on(tmp_path, tiny.TINY.replace(keep_checkpoints=5))
     job = folder.read_config(tmp_path)
     assert (job.keep_checkpoints, job.label) == (5, None)
 

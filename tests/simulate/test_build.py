@@ -43,3 +43,16 @@ def test_a_store_is_refused():
         ValueError, match="state_storage is 'disk'; expected 'device' in your"
     ):
         build(JOB.replace(state_storage="disk"))
+
+
+def test_a_state_that_round_has_used_up_is_refused():
+    sim, data = build(JOB)
+    first = sim.init(jax.random.key(0))
+    state, _ = sim.round(first, data)
+    for call in (sim.round, sim.evaluate):
+        with pytest.raises(ValueError, match="state was given to round before"):
+            call(first, data)
+        with pytest.raises(ValueError, match="data is 3, of type int; expected the"):
+            call(state, 3)
+        with pytest.raises(ValueError, match="expected the state that init or round"):
+            call({}, data)
