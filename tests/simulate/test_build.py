@@ -19,6 +19,7 @@ JOB = Experiment(
     batch_size=20,
     eval_every=3,
     seed=4,
+    devices=1,
 )
 
 
