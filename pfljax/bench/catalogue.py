@@ -1,9 +1,9 @@
-"""The catalogue of workloads: the model, the clients, and how they train.
+"""The workloads W1 to W11: the model, the clients, and how they train.
 
-W1 to W6 have the sizes at which other simulators were measured, so that rates of local
-steps can be compared; W7 has a million clients. The clients of W8 and W9 have several
-architectures: in W8 those of FedGH, in W9 those of FedTGP. W10 and W11 are ResNet-18
-and MobileNet on images as large as CIFAR's.
+W1 to W6 have the sizes at which other simulators were measured, so that local steps per
+second can be compared. W7 has a million clients. In W8 and W9 the clients have several
+architectures: those of FedGH in W8, and those of FedTGP in W9. W10 and W11 train
+ResNet-18 and MobileNet on images of CIFAR's size.
 """
 
 from typing import Any, NamedTuple

@@ -86,15 +86,16 @@ def random_update(*, attackers: Attackers = 0.2, scale: Positive = 1.0) -> Chann
 def model_replacement(
     *, attackers: Attackers = 0.2, boost: Positive | None = None
 ) -> Channel:
-    """Malicious clients send `boost` times their change; None is the cohort size.
+    """Malicious clients multiply their change by `boost`.
 
-    The mean of the cohort is then theirs (Bagdasaryan et al., AISTATS 2020,
-    https://arxiv.org/abs/1807.00459). It is meant for poisoned labels, with the noise
-    "poison".
+    With the size of the cohort as `boost`, one malicious client of average weight
+    replaces the server's model by about its own, if the other changes nearly cancel
+    (Bagdasaryan et al., AISTATS 2020, https://arxiv.org/abs/1807.00459). Combine it
+    with the noise "poison", so that the same clients train on wrong labels.
 
     Args:
       attackers: share of all clients that are malicious.
-      boost: factor of their changes; None, the size of the cohort.
+      boost: factor of their changes; None for the size of the cohort.
     """
 
     def attack(sender: Sender, change: Any) -> Any:

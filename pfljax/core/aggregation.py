@@ -16,10 +16,11 @@ from pfljax.core.types import Array, Cohort
 
 @dataclasses.dataclass(frozen=True)
 class Averaging:
-    """An `aggregate` whose new server is the weighted mean of the uploads.
+    """An `aggregate` that returns the weighted mean of the uploads as the new server.
 
-    It is a record that the engine recognises: it may sum the uploads one by one if all
-    of them would fill the memory (`pfljax.engine.summing`).
+    It is a class, not a function, so that the engine recognises it. Where the stacked
+    uploads would take much memory, the engine sums them as they are made
+    (`pfljax.engine.summing`).
     """
 
     weight_of: Callable[[Cohort], Array]  # f32[M], 0 for the absent

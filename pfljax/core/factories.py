@@ -21,9 +21,16 @@ Out = TypeVar("Out", covariant=True)
 Arguments = ParamSpec("Arguments")
 Options = ParamSpec("Options")
 # Keywords that a run fills in, not the user: the number of rounds, of training examples
-# of the largest client, of examples of the server and of clients, and the setting of
-# the server's optimizer.
-FILLED_IN = ("rounds", "max_examples", "num_public", "num_clients", "server_optimizer")
+# of the largest client and of each client, of examples of the server and of clients,
+# and the setting of the server's optimizer.
+FILLED_IN = (
+    "rounds",
+    "max_examples",
+    "sizes",
+    "num_public",
+    "num_clients",
+    "server_optimizer",
+)
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:

@@ -160,10 +160,10 @@ def divide(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
 
 
 def in_batches(batch: Batch, batch_size: int) -> Batch:
-    """Stacks a batch as batches of `batch_size`, leaves [B / batch_size, ...].
+    """Splits a batch: leaves [B / batch_size, batch_size, ...].
 
-    A model that `vmap` applies to each sees `batch_size` examples, as its batch
-    normalisation must, however many are computed at once.
+    Apply the model to them with `vmap`. Batch normalisation then sees `batch_size`
+    examples at a time, however many examples are computed at once.
     """
 
     def stack(leaf: Array) -> Array:

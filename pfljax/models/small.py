@@ -1,7 +1,8 @@
-"""The models: each a factory of the number of classes, and a body and a head.
+"""The models. Each function takes the number of classes and makes a network.
 
-McMahan et al., AISTATS 2017, https://arxiv.org/abs/1602.05629 (2NN and CNN);
-pfl-research: Granqvist et al., NeurIPS 2024, https://arxiv.org/abs/2404.06430.
+A network has a body and a head. 2NN and CNN: McMahan et al., AISTATS 2017,
+https://arxiv.org/abs/1602.05629. `cifar_cnn`: Granqvist et al., NeurIPS 2024,
+https://arxiv.org/abs/2404.06430.
 """
 
 import math

@@ -174,7 +174,7 @@ def timeline(run: Result) -> Figure | None:
 
 
 def draw_clients(axes: Axes, x: Any, values: np.ndarray, **style: Any) -> None:
-    """Draws the mean and a 10-90 % band over the clients of `values` [T, C].
+    """Draws the mean over the clients of `values` [T, C] and a 10-90 % band.
 
     NaN of clients without examples is left out, and so are infinite losses.
     """

@@ -15,7 +15,7 @@ def heat_map(
     texts: Sequence[Sequence[str]] = (),
     **more: Any,
 ) -> Any:
-    """Draws a matrix with a colour bar that is called `label`; the bar.
+    """Draws a matrix with a colour bar that is called `label`, and returns the bar.
 
     Args:
         axes: where to.

@@ -187,7 +187,7 @@ def _write(
     figure_kinds: Sequence[str],
     verbose: bool,
 ) -> str:
-    """Writes the page, and tables and figures as files if asked for; the screen."""
+    """Writes the page, and tables and figures if asked for. Returns the screen."""
     comparisons, refusals = pairs.compare(report.scores if report.ranked else [])
     notices = [*report.notices, *refusals]
     with_best = comparisons[comparisons.with_best.eq(True)]

@@ -12,8 +12,10 @@ from typing import Any
 
 import jax
 
-SETTINGS = 8  # whose programs stay, for each kind of program
-FEW_BYTES = 2**27  # of first states: beyond, a slower program loses what it saved
+SETTINGS = 8  # settings whose compiled programs are kept, for each kind of program
+# Up to so many bytes of first states, quick compilation saves more time than the slower
+# program costs.
+FEW_BYTES = 2**27
 UNOPTIMISED = {"xla_backend_optimization_level": 0}
 
 _caches: list[Any] = []

@@ -39,9 +39,9 @@ def selection_facts(experiment: Experiment, federation: Federation) -> dict[str,
 
 
 def label_shares(federation: Federation) -> dict[str, tuple[float, ...]]:
-    """The least and greatest label and the number of labels of each client.
+    """The smallest and the largest class of each client, and its number of classes.
 
-    They are shares from 0 to 1, of the largest label and of the number of all labels. A
+    With K classes, the first two are divided by K - 1 and the number is divided by K. A
     client without examples has 0.
     """
     train = federation.train

@@ -19,7 +19,7 @@ class Shape(NamedTuple):
     num_classes: int
     shift: Any = 0.0
     scale: Any = 1.0
-    for_method: tuple[tuple[str, int], ...] = ()  # keywords that the method asks for
+    for_method: tuple[tuple[str, Any], ...] = ()  # keywords that the method asks for
     for_selection: tuple[tuple[str, Any], ...] = ()  # likewise, the selection
 
 
@@ -30,6 +30,7 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
     for_method = factories.select_context(
         factory,
         max_examples=int(np.max(federation.train.size)),
+        sizes=_hashable(federation.train.size),
         num_public=0 if public is None else int(public.size),
         num_clients=federation.num_clients,
     )

@@ -50,7 +50,7 @@ def _flops(
         return None
 
     def first(key: Key, data: ClientData) -> Any:
-        return first_turn(algorithm, task, 1, key, data)[:2]
+        return first_turn(algorithm, task, shape.num_clients, key, data)[:2]
 
     def train(key: Key, server: Any, client: Any, data: ClientData) -> Any:
         turn = Turn(
@@ -58,7 +58,7 @@ def _flops(
             round=data.size,
             steps=data.size,
             id=data.size,
-            num_clients=1,
+            num_clients=shape.num_clients,
             public=data,
         )
         message = algorithm.message(turn, server, client)

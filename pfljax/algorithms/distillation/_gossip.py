@@ -18,7 +18,7 @@ from pfljax.core.types import Array, Cohort
 
 
 def complete(a: Array, b: Array, num_clients: int) -> Array:
-    """Whether two clients are different ones: all are neighbours, bool[...]."""
+    """Whether two clients are neighbours, bool[...]: all different clients are."""
     return a != b
 
 

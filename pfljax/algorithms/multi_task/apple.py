@@ -10,19 +10,23 @@ Luo, Wu, IJCAI 2022, https://arxiv.org/abs/2110.08394 (Algorithm 1).
 
 Client k's model is  v_k = sum_j p_kj w_j,  with which it is evaluated. With the cores
 of the others fixed, each step moves, both from the values before it, w_k by
-p_kk grad F_k(v_k), and p_kj by <grad F_k(v_k), w_j> + lam_r mu (p_kj - 1 / C). The
-weights p_kj start at 1 / C and may be any numbers. In round r of R, lam_r is
-(cos(pi r / L) + 1) / 2 below L = `span` R, and 0 from there on.
+p_kk grad F_k(v_k), and p_kj by <grad F_k(v_k), w_j> + lam_r mu (p_kj - n_j / n). The
+weights p_kj start at n_j / n, the share of client j in all training examples, and may
+be any numbers. In round r of R, lam_r is (cos(pi r / L) + 1) / 2 below L = `span` R,
+and 0 from there on.
 
 `local` steps the core, and plain steps of `weight_lr` change p_k. The core of a client
 that never sent one is the first model. A client that is not part of the run has the
-mean of all cores.
+mean of all cores, weighted by n_j / n.
 
 Differs from the paper: all cores are sent in every round, and the server keeps p_k,
-since it knows how many clients there are. The published code multiplies the learning
-rate of the core by C, because p_kk is about 1 / C: here that is up to `local`.
+since it knows how many clients there are. The authors' code steps the core and p_k by
+one SGD with momentum, in two groups with rates of their own, and multiplies the rate of
+the core by C, because p_kk is about 1 / C. Here the core's rate and momentum are up to
+`local`, and p_k has no momentum.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -62,6 +66,7 @@ def apple(
     mu: NotNegative = 0.1,
     span: Share = 0.2,
     rounds: AtLeastOne = 1,
+    sizes: Sequence[int] = (),
 ) -> Algorithm:
     """Builds APPLE; with one client, `weight_lr` = 0 is local training.
 
@@ -72,8 +77,23 @@ def apple(
       mu: pull of p_k to its first value.
       span: share of the rounds over which that pull fades.
       rounds: number of rounds of the run.
+      sizes: n_j, the training examples of each client; equal by default.
     """
     slope_of = jax.value_and_grad(task.loss)
+
+    def shares(num_clients):
+        counts = jnp.asarray(sizes or (1,) * num_clients, jnp.float32)
+        return counts / counts.sum()
+
+    def init(params, num_clients, key):
+        cores = affinity.first_models(params, num_clients).params
+        return Server(cores, jnp.tile(shares(num_clients), (num_clients, 1)))
+
+    def message(turn, server, w):
+        # A client that is not part of the run has no row.
+        first = shares(len(server.p))
+        p_k = jnp.where(turn.id < len(first), tree.take_or(server.p, turn.id), first)
+        return Server(server.cores, p_k)
 
     def train(turn, message, w, data):
         pull = mu * fading(turn.round, span * rounds)
@@ -84,7 +104,7 @@ def apple(
             value, slope = slope_of(v, batch, key)
             towards = affinity.inner_products(message.cores, slope)
             towards = towards.at[turn.id].set(tree.dot(w, slope), mode="drop")
-            slope_p = towards + pull * (p - 1 / turn.num_clients)
+            slope_p = towards + pull * (p - shares(len(p)))
             slope_w = tree.scale(slope, tree.take_or(p, turn.id))
             return value, (slope_w, slope_p)
 
@@ -106,18 +126,6 @@ def apple(
         origin=lambda message, w, upload: Upload(w, message.p),
         uploads_by_client=True,
     )
-
-
-def init(params, num_clients, key):
-    """Equal cores with equal weights."""
-    cores = affinity.first_models(params, num_clients).params
-    p = jnp.full((num_clients, num_clients), 1 / num_clients)
-    return Server(cores, p)
-
-
-def message(turn, server, w):
-    """All cores and p_k; equal weights for a client that is not part of the run."""
-    return Server(server.cores, tree.take_or(server.p, turn.id, 1 / len(server.p)))
 
 
 def mixture(cores, p, w, client_id):

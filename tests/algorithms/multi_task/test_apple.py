@@ -20,9 +20,10 @@ LR, MU, ROUNDS, SPAN = 0.01, 0.8, 5, 0.6
 
 def test_apple_against_numpy():
     options = {"weight_lr": LR, "mu": MU, "span": SPAN}
-    factory = functools.partial(apple, rounds=ROUNDS)
+    shares = np.array([1, 2, 3, 2]) / 8
+    factory = functools.partial(apple, rounds=ROUNDS, sizes=(1, 2, 3, 2))
     states, drawn = toy.run_quadratic(factory, rounds=ROUNDS, **options)
-    cores, p = toy.flat(states[0].clients).astype(np.float64), np.full((4, 4), 0.25)
+    cores, p = toy.flat(states[0].clients).astype(np.float64), np.tile(shares, (4, 1))
     for number, (ids, state) in enumerate(zip(drawn, states[1:], strict=True)):
         begun = cores.copy()
         # Of three rounds, and none after them.
@@ -31,7 +32,7 @@ def test_apple_against_numpy():
             own, weights = begun.copy(), p[k].copy()
             for _ in range(3):
                 slope = toy.gradient(k, weights @ own)
-                slope_p = own @ slope + pull * (weights - 0.25)
+                slope_p = own @ slope + pull * (weights - shares)
                 own[k] -= toy.RATE * weights[k] * slope
                 weights -= LR * slope_p
             cores[k], p[k] = own[k], weights
@@ -48,15 +49,16 @@ def test_apple_against_numpy():
         )
 
 
-def test_a_client_of_no_run_has_the_mean_of_the_cores():
+def test_a_client_of_no_run_has_the_weighted_mean_of_the_cores():
     cores = np.arange(12.0).reshape(4, 3)
     server = Server(toy.unflat(cores), jnp.zeros((4, 4)))
-    method = apple(TASK, toy.full_batch())
+    shares = np.array([1, 2, 3, 2]) / 8
+    method = apple(TASK, toy.full_batch(), sizes=(1, 2, 3, 2))
     turn, own = toy.turn(client_id=4), toy.unflat(np.full(3, 99.0))
     evaluated = method.personal(turn, server, own, ())
-    np.testing.assert_allclose(toy.flat(evaluated), cores.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(toy.flat(evaluated), shares @ cores, rtol=1e-6)
     message = method.message(turn, server, own)
-    np.testing.assert_array_equal(message.p, 0.25)
+    np.testing.assert_array_equal(message.p, shares)
 
 
 def test_the_pull_fades_over_the_span():
