@@ -26,7 +26,7 @@ from pfljax.core.types import Array, Batch, ClientData, Key, Local
 BLOCK = 32  # steps whose examples are numbered at once, if `in_blocks`
 
 
-def steps_per_epoch(local: Local, size: Array) -> Array:
+def steps_per_epoch(local: Local, size: Any) -> Any:
     """Counts the batches that cover `size` examples, i32[...]."""
     return -(-size // local.batch_size)
 
@@ -151,12 +151,16 @@ def divide(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
     A federation has shuffled them. Both parts have an example; if there is only one,
     they share it.
     """
-    most = jnp.maximum(data.size - 1, jnp.minimum(data.size, 1))
-    count = jnp.round(share * data.size).astype(jnp.int32)
-    count = jnp.clip(count, 1, most)
-    start = jnp.clip(count, 0, jnp.maximum(data.size - 1, 0))
-    rest = data._replace(offset=data.offset + start, size=data.size - start)
-    return data._replace(size=count), rest
+    count, others = divide_size(data.size, share)
+    start = data.offset + data.size - others
+    return data._replace(size=count), data._replace(offset=start, size=others)
+
+
+def divide_size(size: Array, share: float) -> tuple[Array, Array]:
+    """The numbers of examples i32[...] in both parts that `divide` makes."""
+    most = jnp.maximum(size - 1, jnp.minimum(size, 1))
+    count = jnp.clip(jnp.round(share * size).astype(jnp.int32), 1, most)
+    return count, size - jnp.clip(count, 0, jnp.maximum(size - 1, 0))
 
 
 def in_batches(batch: Batch, batch_size: int) -> Batch:

@@ -207,16 +207,21 @@ def with_epochs(
     epochs: int | float | None,
 ) -> Turn:
     """The turn with its budget scaled to `epochs`; None keeps it."""
+    return turn._replace(steps=steps_in_epochs(turn.steps, local, epochs))
+
+
+def steps_in_epochs(steps: Any, local: Local, epochs: int | float | None) -> Any:
+    """The local steps i32[...] scaled to `epochs`; None keeps them."""
     if epochs is None:
-        return turn
+        return steps
     if local.epochs is None:
         raise ValueError(
             f"one part is to train {epochs} epochs, but local training counts steps; "
             "give epochs instead of steps, or None for as many steps"
         )
     if isinstance(epochs, int) and isinstance(local.epochs, int):
-        return turn._replace(steps=turn.steps * epochs // local.epochs)
-    return turn._replace(steps=times(turn.steps, epochs / local.epochs))
+        return steps * epochs // local.epochs
+    return times(steps, epochs / local.epochs)
 
 
 def fine_tune(

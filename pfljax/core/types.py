@@ -163,6 +163,11 @@ def zero_origin(message: Message, client: Client, upload: Upload) -> Origin:
     return jax.tree.map(jnp.zeros_like, upload)
 
 
+def local_steps(steps: Array, size: Array, is_first: Array) -> Array:
+    """The local steps: the work of a method that trains one model by one gradient."""
+    return steps
+
+
 class Algorithm(NamedTuple):
     """A federated learning method: functions of one client, except for `aggregate`.
 
@@ -198,6 +203,11 @@ class Algorithm(NamedTuple):
     # then `aggregate` takes a dict of stacks by number, one for each architecture with
     # uploads, and `aggregation.senders` has the cohort of each. Otherwise None.
     architecture: int | None = None
+    # The work of `train`, in gradients of the client's model on a minibatch: a function
+    # of the local steps, the training examples, and whether it is the client's first
+    # round. The virtual clock and the FLOPs of a step follow it. A small model counts
+    # by its share of the parameters, and a pass without gradients counts nothing.
+    work: Callable[[Array, Array, Array], Array] = local_steps
     # The next exchange of the same cohort in the same round: its `message`, `train` and
     # `aggregate` follow those here, on the states that these return.
     then: "Algorithm | None" = None

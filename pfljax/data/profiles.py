@@ -45,12 +45,13 @@ class Profile(NamedTuple):
     availability: Any  # probability that a client that is asked takes part
 
 
-def expected_seconds(profile: Profile, steps: Any, down: Any, up: Any) -> Any:
+def expected_seconds(profile: Profile, work: Any, down: Any, up: Any) -> Any:
     """Returns the seconds of a turn of each client without jitter, f[C].
 
-    `steps`, and `down` and `up` in bytes, are numbers, or arrays [C].
+    `work` in gradients of minibatches, and `down` and `up` in bytes, are numbers, or
+    arrays [C].
     """
-    return down / profile.down + steps * profile.step + up / profile.up
+    return down / profile.down + work * profile.step + up / profile.up
 
 
 @component

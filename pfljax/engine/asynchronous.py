@@ -22,7 +22,7 @@ from pfljax.engine.clock import Clock
 from pfljax.engine.events import Job, Version, make_draws
 from pfljax.engine.modes import Mode
 from pfljax.engine.plan import draw, round_key
-from pfljax.engine.setting import Setting
+from pfljax.engine.setting import Setting, count_gradients
 from pfljax.engine.versions import Jobs, Window, rounds
 
 BLOCK = 64  # cohorts that are drawn in a call
@@ -66,7 +66,7 @@ class AsyncRounds:
     clock: Clock
     at_most: int
     program: Any
-    draw: Any  # (key, sizes, first cohort) -> ids and steps of a block of cohorts
+    draw: Any  # (key, sizes, first cohort) -> ids, steps and work of a block of cohorts
     newest: Schedule | None = None  # that of the last call
 
     def __call__(
@@ -142,8 +142,7 @@ class AsyncRounds:
         """Cohort after cohort, drawn as in synchronous rounds."""
         first = 0
         while True:
-            ids, steps = jax.device_get(self.draw(key, size, first))
-            yield from zip(ids, steps, strict=True)
+            yield from zip(*jax.device_get(self.draw(key, size, first)), strict=True)
             first += BLOCK
 
     def _window(
@@ -183,15 +182,18 @@ def compile_rounds(setting: Setting, at_most: int) -> AsyncRounds:
     assert setting.mode is not None
     assert setting.clock is not None
 
-    def draw_rounds(key: Key, size: Array, first: Array) -> tuple[Array, Array]:
+    def draw_rounds(key: Key, size: Array, first: Array) -> tuple[Array, ...]:
         learned = setting.selection.init()
 
-        def draw_cohort(index: Array) -> tuple[Array, Array]:
+        def draw_cohort(index: Array) -> tuple[Array, ...]:
             ids = draw(setting, learned, key, index)
             work_key = derive(round_key(key, index), "work")
-            full = budget(setting.local, tree.take(size, ids))
+            examples = tree.take(size, ids)
+            full = budget(setting.local, examples)
             steps, _ = setting.selection.work(learned, work_key, ids, full)
-            return ids, steps
+            # No method of these modes has other work in a client's first round.
+            work = count_gradients(setting, steps, examples, jnp.bool_(False))
+            return ids, steps, work
 
         return jax.lax.map(draw_cohort, first + jnp.arange(BLOCK))
 

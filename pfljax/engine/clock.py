@@ -1,6 +1,6 @@
 """Virtual seconds of the clients of a round, and deadlines.
 
-A client takes the time of its download, its local steps and its upload, times its
+A client takes the time of its download, its gradients and its upload, times its
 jitter in this round. The server waits for the slowest, but not beyond a deadline:
 
     seconds of four clients       3   8   5   2     no deadline    the round takes 8
@@ -8,8 +8,9 @@ jitter in this round. The server waits for the slowest, but not beyond a deadlin
                                   -   -   -   -     deadline 1     it takes 1
 
 A late client does not report, like a straggler whose work is dropped. Nothing is
-measured, so that a seed has the same times on every machine. A method that trains two
-models on a minibatch takes as long as one that trains one, since steps are counted.
+measured, so that a seed has the same times on every machine. The work of a client is
+what its method declares (`Algorithm.work`): one that trains two models on a minibatch
+takes twice as long as one that trains one.
 """
 
 from typing import Any, NamedTuple
@@ -34,9 +35,9 @@ class Clock(NamedTuple):
     deadline: float | None = None  # of a round, in seconds
 
 
-def mean_seconds(clock: Clock, steps: Any) -> Any:
-    """Seconds of each client in a round of so many steps, without jitter, f[C]."""
-    return expected_seconds(clock.profile, steps, clock.down, clock.up)
+def mean_seconds(clock: Clock, work: Any) -> Any:
+    """Seconds of each client in a round of so much work, without jitter, f[C]."""
+    return expected_seconds(clock.profile, work, clock.down, clock.up)
 
 
 def available(clock: Clock, key: Key, ids: Array) -> Array:
@@ -53,11 +54,11 @@ def available(clock: Clock, key: Key, ids: Array) -> Array:
     return jnp.where(takes_part, ids, len(chance))
 
 
-def draw_seconds(clock: Clock, key: Key, ids: Array, steps: Array) -> Array:
+def draw_seconds(clock: Clock, key: Key, ids: Array, work: Array) -> Array:
     """Seconds of these clients in the round of `key`, f32[M]."""
     profile = jax.tree.map(lambda values: _take(values, ids), clock.profile)
     seconds = expected_seconds(
-        profile, steps, _take(clock.down, ids), _take(clock.up, ids)
+        profile, work, _take(clock.down, ids), _take(clock.up, ids)
     )
     if not np.any(clock.profile.jitter):
         return seconds
@@ -69,15 +70,16 @@ def on_time(
     clock: Clock,
     key: Key,
     ids: Array,
-    steps: Array,
+    work: Array,
     mask: Array,
 ) -> tuple[Array, Array]:
     """(mask of clients that report in time, seconds of waiting for each), f32[M].
 
+    `work` f32[M] is in gradients of minibatches (`pfljax.engine.count_gradients`).
     The server waits neither for empty places nor for stragglers with dropped work.
     """
     is_asked = (mask > 0) & (ids < len(clock.down))
-    seconds = jnp.where(is_asked, draw_seconds(clock, key, ids, steps), 0)
+    seconds = jnp.where(is_asked, draw_seconds(clock, key, ids, work), 0)
     mask = jnp.where(is_asked, mask, 0)
     if clock.deadline is None:
         return mask, seconds
@@ -86,9 +88,9 @@ def on_time(
     return mask, jnp.minimum(seconds, clock.deadline)
 
 
-def fastest(clock: Clock, steps: np.ndarray) -> float:
-    """A lower bound of the seconds of any client with `steps` i[C]."""
-    seconds = mean_seconds(clock, steps)
+def fastest(clock: Clock, work: np.ndarray) -> float:
+    """A lower bound of the seconds of any client with `work` [C]."""
+    seconds = mean_seconds(clock, work)
     return float(np.min(seconds * np.exp(LEAST_JITTER * clock.profile.jitter)))
 
 

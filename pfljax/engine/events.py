@@ -1,6 +1,6 @@
 """The order of events of asynchronous rounds, on the host, before anything trains.
 
-Seconds follow from steps, bytes and the devices' profile, not from parameters. So the
+Seconds follow from work, bytes and the devices' profile, not from parameters. So the
 start, arrival and staleness of every client follow from the seed. With a cohort of two
 and a buffer of two (a star is the start of a client, a bar a new version):
 
@@ -27,7 +27,8 @@ from pfljax.engine.clock import Clock
 
 PATIENCE = 64  # cohorts without a free client, before an arrival is awaited
 
-Cohorts = Iterator[tuple[np.ndarray, np.ndarray]]  # ids and steps i32[M] of each
+# Ids and steps i32[M], and the work [M], of each.
+Cohorts = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 class Job(NamedTuple):
@@ -78,6 +79,7 @@ class Drawn(NamedTuple):
     client: int
     draw: int
     steps: int
+    work: float  # in gradients of minibatches
 
 
 class Queue(NamedTuple):
@@ -144,7 +146,7 @@ def _starts(
                 slot=heapq.heappop(queue.slots),
                 version=version,
                 start=time,
-                end=time + seconds(free.client, free.steps),
+                end=time + seconds(free.client, free.work),
             )
             queue.busy.add(job.client)
             heapq.heappush(queue.in_flight, (job.end, job.number, job))
@@ -161,30 +163,31 @@ def _draw_free(
     chance = clock.profile.availability
     always = bool(np.all(chance == 1))
     missed = 0
-    for draw, (ids, steps) in enumerate(cohorts):
-        for client, budget in zip(ids.tolist(), steps.tolist(), strict=True):
+    for draw, cohort in enumerate(cohorts):
+        jobs = (values.tolist() for values in cohort)
+        for client, steps, work in zip(*jobs, strict=True):
             # An empty place of the cohort has a number past the last client.
             if client in busy or client >= len(chance):
                 continue
             if not always and draws.available.random() >= chance[client]:
                 continue
             missed = 0
-            yield Drawn(client=client, draw=draw, steps=budget)
+            yield Drawn(client=client, draw=draw, steps=steps, work=work)
         missed += 1
         while missed >= PATIENCE:
             missed = 0
             yield None
 
 
-def _seconds(clock: Clock, draws: Draws) -> Callable[[int, int], float]:
-    """The seconds of a turn of a client with so many steps."""
+def _seconds(clock: Clock, draws: Draws) -> Callable[[int, float], float]:
+    """The seconds of a turn of a client with so much work."""
     zeros = np.zeros(len(clock.down))
     sending = expected_seconds(clock.profile, zeros, clock.down, clock.up).tolist()
     step = clock.profile.step.tolist()
     jitter = clock.profile.jitter.tolist()
 
-    def seconds(client: int, steps: int) -> float:
-        exact = sending[client] + steps * step[client]
+    def seconds(client: int, work: float) -> float:
+        exact = sending[client] + work * step[client]
         if not jitter[client]:
             return exact
         noise = draws.jitter.standard_normal()

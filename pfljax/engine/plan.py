@@ -26,7 +26,7 @@ from pfljax.core.training import budget
 from pfljax.core.types import Array, ClientData, Cohort, Examples, Key, RunState
 from pfljax.engine import clock, mesh
 from pfljax.engine.assignment import assign
-from pfljax.engine.setting import Setting
+from pfljax.engine.setting import Setting, count_gradients
 
 FAR = np.iinfo(np.int32).max  # past the end: not written
 
@@ -130,7 +130,9 @@ def _plan_work(
         mask = mask * draws
     if setting.clock is None:
         return steps, mask, jnp.zeros(ids.shape, jnp.float32)
-    mask, waited = clock.on_time(setting.clock, key, ids, steps, mask)
+    is_first = tree.take(state.participations, ids) == 0
+    work = count_gradients(setting, steps, size, is_first)
+    mask, waited = clock.on_time(setting.clock, key, ids, work, mask)
     return steps, mask, waited
 
 

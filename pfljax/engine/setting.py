@@ -63,6 +63,19 @@ class Setting(NamedTuple):
     mode: Mode | None = None  # of asynchronous rounds; None for synchronous ones
 
 
+def count_gradients(setting: Setting, steps: Any, size: Any, is_first: Any) -> Any:
+    """The work of a client in all exchanges of a round, in gradients of minibatches.
+
+    Args:
+      setting: that of the run.
+      steps: local steps, i32[M].
+      size: training examples, i32[M].
+      is_first: bool[M], whether it is the client's first round.
+    """
+    each = [one.algorithm.work(steps, size, is_first) for one in exchanges(setting)]
+    return sum(each[1:], each[0])
+
+
 def exchanges(setting: Setting) -> list[Setting]:
     """The setting of each exchange of a round: the method's own, and those `then`."""
     every = []

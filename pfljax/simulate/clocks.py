@@ -22,7 +22,7 @@ from pfljax.core.communication import (
 from pfljax.core.training import budget
 from pfljax.core.types import Algorithm, Task
 from pfljax.data import profiles
-from pfljax.engine import Setting, clock, modes
+from pfljax.engine import Setting, clock, count_gradients, modes
 from pfljax.engine.clock import Clock
 from pfljax.engine.contract import first_change
 from pfljax.engine.modes import Mode, Pending
@@ -76,8 +76,10 @@ def seconds_of_round(setting: Setting, sizes: Any) -> np.ndarray:
     assert setting.clock is not None
     # In a sweep, which traces a run, sizes and devices are known as well.
     with jax.ensure_compile_time_eval():
-        steps = np.asarray(budget(setting.local, jnp.asarray(sizes)))
-    return np.asarray(clock.mean_seconds(setting.clock, steps), np.float64)
+        sizes = jnp.asarray(sizes)
+        steps = budget(setting.local, sizes)
+        work = np.asarray(count_gradients(setting, steps, sizes, jnp.bool_(False)))
+    return np.asarray(clock.mean_seconds(setting.clock, work), np.float64)
 
 
 def check_deadline(setting: Setting, sizes: Any) -> None:
@@ -85,11 +87,13 @@ def check_deadline(setting: Setting, sizes: Any) -> None:
     timed = setting.clock
     if timed is None or timed.deadline is None:
         return
-    least = np.asarray(budget(setting.local, jnp.asarray(sizes)))
+    sizes = jnp.asarray(sizes)
+    least = budget(setting.local, sizes)
     if setting.selection.work is not full_work:
         # Stragglers may do a single step.
-        least = np.minimum(least, 1)
-    fastest = clock.fastest(timed, least)
+        least = jnp.minimum(least, 1)
+    work = np.asarray(count_gradients(setting, least, sizes, jnp.bool_(False)))
+    fastest = clock.fastest(timed, work)
     if fastest > timed.deadline:
         raise ValueError(
             f"deadline is {timed.deadline:g}, but the fastest client takes "

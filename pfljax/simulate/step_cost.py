@@ -1,71 +1,44 @@
-"""FLOPs of one local step of a method, counted by XLA.
+"""FLOPs of one local step of a method: its work, in gradients whose FLOPs XLA counts.
 
-Training is traced and lowered, but not compiled. That takes a tenth of a second, and
-one or two seconds for a ResNet-18.
+The gradient is traced and lowered, but not compiled. That takes a tenth of a second,
+and one or two seconds for a ResNet-18.
 """
 
-from typing import Any
-
 import jax
+import jax.numpy as jnp
 
-from pfljax.core.communication import (
-    first_turn,
-    shape_of_key,
-    shapes_of_batch,
-    shapes_of_client,
-    shapes_of_model,
-)
-from pfljax.core.types import Algorithm, ClientData, Key, Task, Turn
-from pfljax.engine import Setting
+from pfljax.core.communication import shape_of_key, shapes_of_batch, shapes_of_model
+from pfljax.core.types import Task
+from pfljax.engine import Setting, count_gradients
 from pfljax.engine.state import init_stacks
 from pfljax.simulate.shape import Shape
 
+STEPS = 1000  # of a client, so that work in epochs counts in proportion
+
 
 def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
-    """FLOPs of one local step of all models that the method trains.
+    """FLOPs of the gradients of one local step, of all models that the method trains.
 
     It is the mean over clients, or None if the model has a loop, such as an LSTM.
     """
-    batch_size = setting.local.batch_size
+    local = setting.local
+    size = STEPS * local.batch_size / (local.epochs or 1)
     total = 0.0
     for stack in init_stacks(setting._replace(mesh=None), task, shape.num_clients):
-        flops = _flops(stack.algorithm, stack.task, shape, batch_size)
+        flops = _flops_of_gradient(stack.task, local.batch_size, shape)
         if flops is None:
             return None
-        total += len(stack.ids) * flops
+        alone = setting._replace(algorithm=stack.algorithm, groups=None)
+        work = count_gradients(alone, jnp.int32(STEPS), jnp.int32(size), False)
+        total += len(stack.ids) * flops * float(work) / STEPS
     return total / shape.num_clients
 
 
-def _flops(
-    algorithm: Algorithm, task: Task, shape: Shape, batch_size: int
-) -> float | None:
-    key = shape_of_key()
-    # XLA counts the body of a loop once. That is right for the loop over steps, but too
-    # little for a loop within the model.
-    loss = jax.jit(task.loss)
-    lowered = loss.lower(
-        shapes_of_model(task), shapes_of_batch(batch_size, shape.input_shape), key
-    )
+def _flops_of_gradient(task: Task, batch_size: int, shape: Shape) -> float | None:
+    """FLOPs of the gradient of the loss on a minibatch."""
+    arguments = shapes_of_batch(batch_size, shape.input_shape), shape_of_key()
+    lowered = jax.jit(jax.grad(task.loss)).lower(shapes_of_model(task), *arguments)
+    # XLA counts the body of a loop once, which is too little for a loop in the model.
     if "stablehlo.while" in lowered.as_text():
         return None
-
-    def first(key: Key, data: ClientData) -> Any:
-        return first_turn(algorithm, task, shape.num_clients, key, data)[:2]
-
-    def train(key: Key, server: Any, client: Any, data: ClientData) -> Any:
-        turn = Turn(
-            key=key,
-            round=data.size,
-            steps=data.size,
-            id=data.size,
-            num_clients=shape.num_clients,
-            public=data,
-        )
-        message = algorithm.message(turn, server, client)
-        return algorithm.train(turn, message, client, data)
-
-    data = shapes_of_client(shape.input_shape)
-    # The first states are arguments, since drawing them is not part of a step.
-    server, client = jax.eval_shape(first, key, data)
-    account = jax.jit(train).lower(key, server, client, data).cost_analysis()
-    return (account or {}).get("flops")
+    return (lowered.cost_analysis() or {}).get("flops")

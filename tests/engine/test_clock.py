@@ -35,10 +35,11 @@ def clock_of(deadline=None, jitter=0.0, availability=(1.0,) * 4):
 EXPECTED = 1 + 2 * STEP + 2
 
 
-def after(timed, rounds=1, select=None):
+def after(timed, rounds=1, select=None, method=None):
     """(state before, state after, metrics by round), jitted at once."""
     select = select or selection.uniform(4, 4)
-    setting = engine.Setting(fedavg(TASK, LOCAL), LOCAL, select, clock=timed)
+    method = method or fedavg(TASK, LOCAL)
+    setting = engine.Setting(method, LOCAL, select, clock=timed)
     state = engine.init(setting, TASK, 4, jax.random.key(3))
     run = engine.compile_rounds(setting, rounds)
     return toy.copy(state), *run(state, TRAIN, rounds)
@@ -52,6 +53,18 @@ def test_a_round_takes_as_long_as_its_slowest_client():
         zip(metrics["turn_client"][0].tolist(), metrics["turn_seconds"][0], strict=True)
     )
     np.testing.assert_allclose([found[k] for k in range(4)], EXPECTED)
+
+
+def test_the_clock_counts_the_work_of_all_exchanges():
+    plain = fedavg(TASK, LOCAL)
+
+    def work(steps, size, is_first):
+        return steps + 3 * is_first
+
+    method = plain._replace(work=work, then=plain)
+    _, _, metrics = after(clock_of(), rounds=2, method=method)
+    slowest = EXPECTED.max() + 2 * STEP.max()
+    np.testing.assert_allclose(metrics["seconds"], [slowest + 3 * STEP.max(), slowest])
 
 
 def test_who_is_late_does_not_report_and_costs_the_deadline():

@@ -26,7 +26,8 @@ def cohorts_of(clients, cohort, seed, steps=None):
     rng = np.random.default_rng(seed)
     while True:
         ids = rng.permutation(clients)[:cohort]
-        yield ids, np.ones(cohort, int) if steps is None else np.asarray(steps)[ids]
+        budget = np.ones(cohort, int) if steps is None else np.asarray(steps)[ids]
+        yield ids, budget, budget
 
 
 def taken(clock, cohort, buffer, count, seed=0, steps=None):
@@ -39,7 +40,7 @@ def taken(clock, cohort, buffer, count, seed=0, steps=None):
 def replayed(step, cohort, buffer, count, seed=0):
     """[(clients, starts, ends, staleness)] by version: arrays and the least end."""
     clients = len(step)
-    drawn = (int(k) for ids, _ in cohorts_of(clients, cohort, seed) for k in ids)
+    drawn = (int(k) for ids, _, _ in cohorts_of(clients, cohort, seed) for k in ids)
     end = np.full(clients, np.inf)  # of who is in flight
     start = np.zeros(clients)
     read = np.zeros(clients, int)
@@ -139,7 +140,7 @@ def test_a_longer_schedule_begins_as_a_shorter_one():
 def test_equal_devices_are_synchronous_rounds():
     cohorts = cohorts_of(9, 4, 0)
     for number, version in enumerate(taken(clock_of(np.ones(9)), 4, 4, 6)):
-        ids, _ = next(cohorts)
+        ids, _, _ = next(cohorts)
         assert [job.client for job in version.flushed] == ids.tolist()
         assert [job.slot for job in version.flushed] == [0, 1, 2, 3]
         assert {job.draw for job in version.flushed} == {number}
@@ -180,7 +181,7 @@ def test_who_is_seldom_available_takes_part_seldom():
 
 
 def test_a_selection_that_draws_nobody_is_refused():
-    nobody = itertools.repeat((np.array([7, 7]), np.array([1, 1])))
+    nobody = itertools.repeat((np.array([7, 7]), np.ones(2, int), np.ones(2)))
     found = events.versions(clock_of(np.ones(5)), nobody, make_draws([0]), 2, 2)
     with pytest.raises(ValueError, match="draws no client that is free"):
         next(found)

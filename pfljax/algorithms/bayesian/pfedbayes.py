@@ -75,6 +75,7 @@ def pfedbayes(
         init=lambda params, num_clients, key: gaussian.around(params, scale),
         init_client=init_client,
         train=training(task, adam, zeta, samples),
+        work=lambda steps, size, is_first: samples * steps,
         aggregate=aggregation.averaging("uniform"),
         server_model=lambda w: w.mean,
         personal=lambda turn, w, q, data: predictive(turn, in_leaves(q)),

@@ -34,6 +34,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive, fold
+from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.ranges import AtLeastOne, Count, Deviation, NotNegative
 from pfljax.core.training import budget, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task
@@ -94,6 +95,11 @@ def pfedvem(
         # A point: all draws of it are equal.
         return predictive(turn, server, gaussian.around(w, gaussian.LEAST))
 
+    def work(steps, size, is_first):
+        in_epoch = steps_per_epoch(local, size)
+        share = head_steps * steps // jnp.maximum(budget(local, size), 1)
+        return samples * (steps + share * in_epoch)
+
     def origin(message, q, upload):
         _, body = tree.split(message, in_head)
         return Upload(params=tree.merge(body, q.mean), tau=None)
@@ -101,6 +107,7 @@ def pfedvem(
     return fedavg(task, local)._replace(
         init_client=init_client,
         train=training(task, local, samples, head_lr, head_steps),
+        work=work,
         aggregate=aggregate,
         personal=lambda turn, server, q, data: predictive(turn, server, q),
         newcomer=newcomer,

@@ -96,6 +96,7 @@ def virtual(
         init=lambda params, num_clients, key: first_posterior(params),
         init_client=partial(first_client, task, private),
         train=training(task, adam, kl_weight, damping),
+        work=lambda steps, size, is_first: (1 + private) * steps,
         aggregate=aggregate,
         server_model=lambda s: gaussian.gaussian(s).mean,
         personal=personal,

@@ -21,10 +21,11 @@ from pfljax.algorithms._models import draw_models, require_clients
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.factories import component
+from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.ranges import AtLeastOne
 from pfljax.core.training import fit, full_gradient, mean_over_examples
-from pfljax.core.types import Algorithm, Local, Params, Task
+from pfljax.core.types import Algorithm, Local, Params, Task, local_steps
 
 
 class Upload(NamedTuple):
@@ -64,6 +65,9 @@ def ifca(
         loss, grads = full_gradient(task.loss, w, data, local.batch_size, turn.key)
         return client, Upload(params=grads, choice=choice), {"loss": loss}
 
+    def work(steps, size, is_first):
+        return steps_per_epoch(local, size)
+
     def personal(turn, models, client, data):
         _, w = nearest(task, models, data, local.batch_size)
         return w
@@ -71,6 +75,7 @@ def ifca(
     return fedavg(task, local)._replace(
         init=lambda params, num_clients, key: draw_models(task, params, clusters, key),
         train=train,
+        work=local_steps if averaging == "models" else work,
         aggregate=average if averaging == "models" else partial(descend, local),
         personal=personal,
         server_model=None,

@@ -14,7 +14,7 @@ from pfljax.algorithms.decoupling.fedper import fedper, head_training
 from pfljax.core import tree
 from pfljax.core.factories import component
 from pfljax.core.ranges import Count, Epochs
-from pfljax.core.training import fit_part, with_epochs
+from pfljax.core.training import fit_part, steps_in_epochs, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -48,5 +48,8 @@ def fedrep(
         params, metrics = fit_part(task.loss, params, in_body, data, turn, local)
         return head, tree.split(params, in_body)[0], metrics
 
+    def work(steps, size, is_first):
+        return steps + steps_in_epochs(steps, local, head_epochs)
+
     shared = fedper(task, local, finetune=finetune, weighting="uniform")
-    return shared._replace(train=train)
+    return shared._replace(train=train, work=work)

@@ -116,6 +116,7 @@ def d_distillation(
         init=init,
         message=message,
         train=training(task, local, rho, DISTANCES[distance]),
+        work=lambda steps, size, is_first: 2 * steps,
         aggregate=aggregate,
         origin=zero_origin,
         uploads_by_client=True,

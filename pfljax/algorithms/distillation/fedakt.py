@@ -22,6 +22,7 @@ from typing import Literal
 
 import jax.numpy as jnp
 
+from pfljax.algorithms._models import size_ratio
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
@@ -83,6 +84,7 @@ def fedakt(
         init=init,
         message=lambda turn, adapter, w: adapter,
         train=train,
+        work=lambda steps, size, is_first: (1 + size_ratio(proxy, task)) * steps,
         aggregate=aggregation.averaging("examples"),
         parts=("body", "head"),
     )

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms._models import size_ratio
 from pfljax.algorithms.distillation import _low_rank as low_rank
 from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
@@ -116,6 +117,7 @@ def fedkd(
         init_client=init_client,
         message=lambda turn, server, client: server,
         train=train,
+        work=lambda steps, size, is_first: (1 + size_ratio(proxy, task)) * steps,
         aggregate=aggregate,
         personal=lambda turn, server, client, data: client.w,
         origin=zero_origin,

@@ -106,6 +106,13 @@ def fedmd(
     def message(turn, server, client):
         return Message(choose_subset(turn, server, client), server.consensus)
 
+    digest_steps = digest_epochs * steps_per_epoch(on_public, count)
+
+    def preparing(steps, size, is_first):
+        public_steps = pretrain_epochs * steps_per_epoch(on_public, num_public)
+        own_steps = pretrain_own_epochs * steps_per_epoch(local, size)
+        return is_first * (public_steps + own_steps)
+
     method = alone(task, local)._replace(
         init=init,
         init_client=lambda params, client_id, key: Client(params, jnp.float32(0)),
@@ -114,11 +121,13 @@ def fedmd(
     return method._replace(
         message=choose_subset,
         train=consulting(task, local, on_public, pretrain_epochs, pretrain_own_epochs),
+        work=preparing,
         aggregate=agree,
         origin=zero_origin,
         then=method._replace(
             message=message,
             train=digesting(task, local, on_public, digest_epochs),
+            work=lambda steps, size, is_first: steps + digest_steps,
             aggregate=with_new_order,
             origin=lambda message, client, upload: upload,
         ),

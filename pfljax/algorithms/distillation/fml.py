@@ -14,6 +14,7 @@ of the v_k. Client k is evaluated with w_k, even before it first takes part. The
 running statistics of v_k stay with client k.
 """
 
+from pfljax.algorithms._models import size_ratio
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation
 from pfljax.core.factories import component
@@ -61,6 +62,7 @@ def fml(
         init=lambda params, num_clients, key: proxy.init(key),
         message=lambda turn, v, w: v,
         train=train,
+        work=lambda steps, size, is_first: (1 + size_ratio(proxy, task)) * steps,
         aggregate=aggregation.averaging("uniform"),
     )
     return keep_of_proxy(method, proxy)

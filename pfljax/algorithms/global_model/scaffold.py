@@ -20,6 +20,7 @@ import jax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, statistics, tree
 from pfljax.core.factories import component
+from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.server_model import wrap_server
@@ -85,12 +86,16 @@ def scaffold(
         c_new = tree.where(turn.steps > 0, c_new, c_k)
         return c_new, Upload(dy=dy, dc=tree.sub(c_new, c_k)), metrics
 
+    def work(steps, size, is_first):
+        return steps + (steps_per_epoch(local, size) if option == "I" else 0)
+
     shared = fedavg(task, local, finetune=finetune)
     return wrap_server(shared, lambda server: server.x)._replace(
         init=lambda params, num_clients, key: Server(params, tree.zeros(params)),
         init_client=lambda params, client_id, key: tree.zeros(params),
         message=lambda turn, server, c_k: server,
         train=train,
+        work=work,
         aggregate=partial(aggregate, server_lr),
         origin=zero_origin,
     )

@@ -68,6 +68,7 @@ def apfl(
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
         train=train,
+        work=lambda steps, size, is_first: 2 * steps,
         aggregate=aggregation.averaging("uniform"),
         personal=lambda turn, w, mixed, data: tree.lerp(w, mixed.v, mixed.alpha),
         newcomer=lambda turn, w, data: w,

@@ -119,6 +119,7 @@ def floco(
         init_client=init_client,
         message=message,
         train=training(task, local, radius, lam),
+        work=lambda steps, size, is_first: (1 if lam is None else 2) * steps,
         aggregate=partial(aggregate, task, tau),
         server_model=lambda server: simplex.point(task, server.w),
         personal=partial(evaluate, task),

@@ -94,6 +94,7 @@ def l2gd(
         init=init,
         init_client=lambda params, client_id, key: params,
         train=train,
+        work=lambda steps, size, is_first: (1 - p) * steps,
         aggregate=partial(aggregate, p),
         server_model=lambda server: server.z,
         personal=lambda turn, server, x, data: x,

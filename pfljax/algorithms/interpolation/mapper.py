@@ -76,6 +76,9 @@ def mapper(
     require("mapper: lowest", lowest, fits, f"at most highest, {highest}")
     grid = jnp.linspace(lowest, highest, shares)
 
+    def steps_of_server(steps):
+        return steps if global_steps is None else jnp.minimum(steps, global_steps)
+
     def train(turn, h_g, private, data):
         private, metrics = fit_shares(
             task, local, grid, turn, Mixture(private, h_g), data
@@ -84,8 +87,7 @@ def mapper(
         def loss(h_g, batch, key):
             return mixture_loss(task, Mixture(private, h_g), batch, key)
 
-        most = turn.steps if global_steps is None else global_steps
-        few = turn._replace(steps=jnp.minimum(turn.steps, most))
+        few = turn._replace(steps=steps_of_server(turn.steps))
         h_g, _ = fit(loss, h_g, data, few, local, metrics=())
         return private, h_g, metrics
 
@@ -99,6 +101,7 @@ def mapper(
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: first_client(params),
         train=train,
+        work=lambda steps, size, is_first: shares * steps + steps_of_server(steps),
         aggregate=aggregation.averaging("uniform"),
         predict=lambda model, batch: predict(task, model, batch),
         personal=personal,

@@ -25,7 +25,7 @@ import jax
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import server_step, statistics, tree
 from pfljax.core.factories import component
-from pfljax.core.minibatches import divide
+from pfljax.core.minibatches import divide, divide_size, steps_per_epoch
 from pfljax.core.ranges import AtLeastOne, NotNegative, ProperShare
 from pfljax.core.training import full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
@@ -94,10 +94,17 @@ def fedmeta(
         theta, _ = adapt(on_support, meta.theta, rates(meta), inner_steps)
         return theta
 
+    def work(steps, size, is_first):
+        # An inner step has a gradient, and on the way back a product that costs two.
+        parts = divide_size(size, support)
+        in_support, in_query = (steps_per_epoch(local, part) for part in parts)
+        return inner_steps * (1 if first_order else 3) * in_support + in_query
+
     return fedavg(task, local)._replace(
         init=init,
         message=lambda turn, server, client: server.w,
         train=train,
+        work=work,
         aggregate=server_step.along_mean(local),
         server_model=lambda server: server.w.theta,
         personal=personal,

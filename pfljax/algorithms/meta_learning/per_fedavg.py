@@ -31,6 +31,8 @@ from pfljax.core.training import descend, fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Task
 
 Variant = Literal["first_order", "hessian", "hessian_free"]
+# Of a step; the exact product costs as much as two gradients.
+GRADIENTS = {"first_order": 2, "hessian": 4, "hessian_free": 4}
 
 
 @component
@@ -90,6 +92,7 @@ def per_fedavg(
 
     return fedavg(task, local)._replace(
         train=train,
+        work=lambda steps, size, is_first: GRADIENTS[variant] * steps,
         # The objective is the mean of F_k over clients, whatever their sizes.
         aggregate=aggregation.averaging("uniform"),
         personal=personal,

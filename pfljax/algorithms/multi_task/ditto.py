@@ -13,7 +13,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.factories import component
 from pfljax.core.losses import proximal
 from pfljax.core.ranges import Epochs, NotNegative
-from pfljax.core.training import fit, with_epochs
+from pfljax.core.training import fit, steps_in_epochs, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -43,9 +43,13 @@ def ditto(
         v, _ = fit(task.loss, v, data, own_turn, local, penalty=near, metrics=())
         return v, upload, metrics
 
+    def work(steps, size, is_first):
+        return steps + steps_in_epochs(steps, local, personal_epochs)
+
     return shared._replace(
         init_client=lambda params, client_id, key: params,
         train=train,
+        work=work,
         personal=lambda turn, w, v, data: v,
         newcomer=lambda turn, w, data: w,
     )

@@ -107,9 +107,15 @@ def fedala(
         metrics = metrics | {"passes": passes.astype(jnp.float32)}
         return Client(w=v, weights=weights, stage=stage), v, metrics
 
+    def work(steps, size, is_first):
+        # One pass from the third round on. How many the second takes depends on losses.
+        passes = jnp.where(is_first, 0, pass_length(size, share, local.batch_size))
+        return steps + passes
+
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: first_client(params, chosen),
         train=train,
+        work=work,
         personal=lambda turn, w, client, data: begin(turn, w, client, data)[0],
         newcomer=lambda turn, w, data: w,
     )
@@ -136,8 +142,13 @@ def first_client(params, chosen):
 
 def pass_turn(turn, data, share, batch_size):
     """The turn of a pass: all passes of a round see the same minibatches."""
-    batches = jnp.ceil(share * data.size / batch_size).astype(jnp.int32)
-    return fold(turn, "weights", jnp.maximum(batches, 1))
+    return fold(turn, "weights", pass_length(data.size, share, batch_size))
+
+
+def pass_length(size, share, batch_size):
+    """Counts the minibatches of a pass over a share of `size` examples; at least 1."""
+    batches = jnp.ceil(share * size / batch_size).astype(jnp.int32)
+    return jnp.maximum(batches, 1)
 
 
 def learn_weights(take_pass, weights, limit, threshold):

@@ -27,6 +27,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task import _fisher as fisher
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
+from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
@@ -95,6 +96,7 @@ def fedcurv(
         init=lambda params, num_clients, key: Server(params, *nothing(params)),
         init_client=lambda params, client_id, key: Client(*nothing(params)),
         train=train,
+        work=lambda steps, size, is_first: steps + steps_per_epoch(local, size),
         aggregate=aggregate,
         server_model=lambda server: server.w,
         uploads_by_client=True,

@@ -88,6 +88,7 @@ def fedem(
         init=lambda params, count, key: draw_models(task, params, components, key),
         init_client=lambda params, client_id, key: equal,
         train=train,
+        work=lambda steps, size, is_first: components * steps,
         predict=predict,
         server_model=None,
         personal=lambda turn, models, pi, data: Mixture(models=models, pi=pi),

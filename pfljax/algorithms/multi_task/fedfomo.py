@@ -37,7 +37,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
-from pfljax.core.minibatches import divide
+from pfljax.core.minibatches import divide, divide_size
 from pfljax.core.ranges import AtLeastOne, ProperShare, Share
 from pfljax.core.training import budget, fit, full_loss
 from pfljax.core.types import Algorithm, Local, Params, Task
@@ -88,6 +88,10 @@ def fedfomo(
         gains = jnp.zeros((num_clients, num_clients))
         return Server(models, gains, names=jax.random.bits(key, (num_clients,)))
 
+    def training_steps(steps, size):
+        training, _ = divide_size(size, 1 - holdout)
+        return jnp.minimum(steps, budget(local, training))
+
     def message(turn, server, w):
         count = min(candidates, turn.num_clients - 1)
         ids = choose(turn, server, explore)[:count]
@@ -103,7 +107,7 @@ def fedfomo(
 
         gains = compute_gains(loss, w, message.models)
         gains = jnp.where(message.ids < turn.num_clients, gains, 0)
-        steps = jnp.minimum(turn.steps, budget(local, training.size))
+        steps = training_steps(turn.steps, data.size)
         first = tree.where(steps > 0, mix(w, message.models, gains), w)
         w, metrics = fit(task.loss, first, training, turn._replace(steps=steps), local)
         return w, Upload(w, gains, message.ids), metrics
@@ -112,6 +116,7 @@ def fedfomo(
         init=init,
         message=message,
         train=train,
+        work=lambda steps, size, is_first: training_steps(steps, size),
         aggregate=receive,
         newcomer=lambda turn, server, data: affinity.mean(server.models),
         # Gains are no change.

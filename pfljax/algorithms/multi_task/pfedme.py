@@ -82,6 +82,7 @@ def pfedme(
     return fedavg(task, local)._replace(
         init_client=lambda params, client_id, key: params,
         train=train,
+        work=lambda steps, size, is_first: inner_steps * steps,
         aggregate=aggregate,
         personal=lambda turn, w, theta, data: theta,
         newcomer=lambda turn, w, data: w,
