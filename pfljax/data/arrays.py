@@ -53,7 +53,7 @@ def from_arrays(
         num_classes: K, at most 2**20; the largest label + 1 by default, at most the
             number of examples.
         shift: models see (x - shift) / scale; 0 by default.
-        scale: 255 by default for uint8, else 1.
+        scale: 255 by default for uint8, else 1. A model of tokens does not scale them.
         name: the name in reports.
         source: licence and citation in one line.
         class_names: K names; "0", "1", ... by default.

@@ -29,7 +29,7 @@ from pfljax.simulate import (
 )
 from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import list_splits
-from pfljax.simulate.federation import build_federation
+from pfljax.simulate.federation import build_federation, describe_scaling
 from pfljax.simulate.place import place
 from pfljax.simulate.simulation import Simulation
 
@@ -123,6 +123,10 @@ def begin(
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
         say_once(f"pfljax: {simulation.describe(sim)}")
+        # A task of one's own scales its input itself.
+        if task is None:
+            tasks = [architecture.task for architecture in sim.architectures]
+            say_once(f"pfljax: models see {describe_scaling(training, tasks)}")
     examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,

@@ -1,10 +1,13 @@
 """Builds the clients of an experiment."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pfljax import data
 from pfljax.core.factories import select_context
 from pfljax.core.requirements import require
+from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
@@ -25,6 +28,23 @@ def build_federation(
     expected = "a larger share, or fewer clients: no client has test examples"
     require("test", experiment.test, is_tested, expected)
     return training, unseen
+
+
+def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
+    """What the models see of an example x."""
+    shift = np.asarray(federation.shift)
+    words = {}
+    for name, value in (("shift", shift), ("scale", np.asarray(federation.scale))):
+        is_one = value.size == 1
+        words[name] = f"{value.item():g}" if is_one else f"{name}{list(value.shape)}"
+    shifted = f"(x - {words['shift']})" if shift.any() else "x"
+    sees = [
+        f"{shifted} / {words['scale']}"
+        if task.vocab is None
+        else f"{shifted} as one of {task.vocab} tokens, which are not scaled"
+        for task in tasks
+    ]
+    return " or ".join(dict.fromkeys(sees))
 
 
 def _everybody(experiment: Experiment) -> Federation:

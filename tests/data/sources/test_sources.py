@@ -245,8 +245,9 @@ def test_npz_file(tmp_path):
     with pytest.raises(ValueError, match="lacks 'y'"):
         load("npz", path=path)
     np.savez(path, x=GOOD_X, y=GOOD_Y, client=[5, 5, 9, 9])
-    found = load("npz", path=path)
+    found = load("npz", path=path, scale=3)
     assert (found.name, found.client.tolist()) == ("mine", [0, 0, 1, 1])
+    assert found.scale == 3
 
 
 def test_a_missing_set_is_one_line_with_the_command(cache_dir):
