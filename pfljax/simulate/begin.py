@@ -29,7 +29,11 @@ from pfljax.simulate import (
 )
 from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import list_splits
-from pfljax.simulate.federation import build_federation, describe_scaling
+from pfljax.simulate.federation import (
+    build_federation,
+    describe_scaling,
+    describe_split,
+)
 from pfljax.simulate.place import place
 from pfljax.simulate.simulation import Simulation
 
@@ -123,6 +127,8 @@ def begin(
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
         say_once(f"pfljax: {simulation.describe(sim)}")
+        if split := describe_split(training):
+            say_once(f"pfljax: {split}")
         # A task of one's own scales its input itself.
         if task is None:
             tasks = [architecture.task for architecture in sim.architectures]

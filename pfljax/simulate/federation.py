@@ -13,6 +13,12 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import malicious
 
+SOURCES = {  # of a client's validation or test examples, where not its own
+    "official": "all official examples",
+    "official_classes": "the official examples of its classes",
+    "official_own": "its official examples",
+}
+
 
 def build_federation(
     experiment: Experiment, federation: Federation | None = None
@@ -28,6 +34,20 @@ def build_federation(
     expected = "a larger share, or fewer clients: no client has test examples"
     require("test", experiment.test, is_tested, expected)
     return training, unseen
+
+
+def describe_split(federation: Federation) -> str:
+    """On what clients are validated and tested; "" if the manifest does not say."""
+    manifest = federation.manifest
+    if "validation_from" not in manifest:
+        return ""
+    validation, test = (
+        SOURCES.get(manifest[f"{part}_from"], f"{manifest[part]:g} of its examples")
+        for part in ("validation", "test")
+    )
+    unused = manifest.get("unused_validation")
+    rest = f"; {unused} official validation examples are not used" if unused else ""
+    return f"a client is validated on {validation} and tested on {test}{rest}"
 
 
 def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
