@@ -95,9 +95,15 @@ def validation_from(arrays: Arrays, dealt: Partition, test_from: str) -> str:
     Official ones are those of the same natural client, whatever clients are tested on.
     Where clients are not natural clients, they are chosen as test examples are.
     """
-    if not np.any(arrays.official == OFFICIAL_VALIDATION):
+    validation = arrays.official == OFFICIAL_VALIDATION
+    if not np.any(validation):
         return "clients"
-    return test_from if _natural_owner(arrays, dealt) is None else "official_own"
+    owner = _natural_owner(arrays, dealt)
+    if owner is None or arrays.client is None:
+        return test_from
+    # Clients that only validate do not train.
+    are_held = np.any(np.isin(owner, arrays.client[validation]))
+    return "official_own" if are_held else "clients"
 
 
 def append_official(
@@ -172,6 +178,14 @@ def _natural_examples(
     # The examples are sorted by owner, so those of a natural client are a span.
     start = np.searchsorted(owner, natural, "left")
     end = np.searchsorted(owner, natural, "right")
+    if not np.any(end > start):
+        others = len(np.unique(owner))
+        share = others / (others + len(natural))
+        raise ValueError(
+            "test_from='official_own', but natural clients have either training or "
+            "test examples, as in LEAF's split by user: choose examples='all', "
+            f"test_from='clients', and unseen={share:.2g} for clients that do not train"
+        )
     return index, start, end - start
 
 
