@@ -126,13 +126,7 @@ def begin(
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
-        say_once(f"pfljax: {simulation.describe(sim)}")
-        if split := describe_split(training):
-            say_once(f"pfljax: {split}")
-        # A task of one's own scales its input itself.
-        if task is None:
-            tasks = [architecture.task for architecture in sim.architectures]
-            say_once(f"pfljax: models see {describe_scaling(training, tasks)}")
+        _announce(sim, training, own_task=task is not None)
     examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,
@@ -143,6 +137,17 @@ def begin(
         history={},
         describe=partial(ask, folder.write_partition, path, described, examples),
     )
+
+
+def _announce(sim: Simulation, training: Federation, own_task: bool) -> None:
+    """Says what devices there are, how clients are evaluated, and what models see."""
+    lines = [simulation.describe(sim), describe_split(training)]
+    # A task of one's own scales its input itself.
+    if not own_task:
+        tasks = [architecture.task for architecture in sim.architectures]
+        lines.append(f"models see {describe_scaling(training, tasks)}")
+    for line in filter(None, lines):
+        say_once(f"pfljax: {line}")
 
 
 @cache
