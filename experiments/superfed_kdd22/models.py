@@ -104,7 +104,7 @@ def char_lstm_superfed(num_classes: int, *, hidden: AtLeastOne = 256) -> nn.Modu
     Both layers are one module, as torch's LSTM is: SuPerFed-LM draws one lambda.
     """
     body = [Embedding(100, 8), LSTM(hidden, layers=2, bias=False), last_state]
-    return Network(nn.Sequential(body), dense(num_classes))
+    return Network(nn.Sequential(body), dense(num_classes), vocab=100)
 
 
 def head(widths: Sequence[int], num_classes: int) -> nn.Module:

@@ -13,6 +13,7 @@ from pfljax.bench.workloads import Ready, build
 from pfljax.core.requirements import find
 from pfljax.runs.folder import write_json
 from pfljax.runtime import devices, files
+from pfljax.runtime.terminal import show
 from pfljax.simulate.shape import Shape
 from pfljax.simulate.step_cost import step_flops
 
@@ -62,7 +63,7 @@ def run(
     for name, method in cases:
         ready = build(name, method, scale)
         results.append(_measure(ready, rounds, repeats, against, peak))
-        print(table.line(results[-1]), file=sys.stderr, flush=True)
+        show(table.line(results[-1]), sys.stderr)
         # After each workload, so that a bench that is stopped keeps its results.
         write_json(folder / "results.json", {"machine": machine, "results": results})
     return {"machine": machine, "results": results}

@@ -13,6 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from pfljax.cli import options
 from pfljax.cli.compare import Tables, Verbose
 from pfljax.cli.options import Processes, RunFolder
+from pfljax.runtime.terminal import show
 
 SINGLE = Processes()
 Values = Annotated[
@@ -78,7 +79,7 @@ def sweep(
     devices.use_compile_cache()
     run_all(experiment, values, out=out, quiet=False)
     answer = write_sweep_report(out, out, with_tables=tables, verbose=verbose)
-    print(f"{answer}\n\n{out}/sweep.html")
+    show(f"{answer}\n\n{out}/sweep.html")
 
 
 def report(
@@ -117,7 +118,7 @@ def report(
     from pfljax.cli.report import report as write_report
 
     options = {"with_tables": tables, "figure_kinds": figures, "verbose": verbose}
-    print(write_report(runs, out, target, **options))
+    show(write_report(runs, out, target, **options))
 
 
 def list_(
@@ -137,15 +138,15 @@ def list_(
     from pfljax.cli import listing
 
     if kind is None:
-        print(listing.list_kinds())
+        show(listing.list_kinds())
     elif name is not None:
-        print(listing.describe(kind, name))
+        show(listing.describe(kind, name))
     else:
-        print(listing.list_components(kind))
+        show(listing.list_components(kind))
     if kind == "algorithms":
         _, errors = algorithms.importable()
         for error in errors:
-            print(error, file=sys.stderr)
+            show(error, sys.stderr)
 
 
 def prepare(
@@ -163,7 +164,7 @@ def prepare(
     """
     from pfljax import data
 
-    print(f"ready: {data.prepare(name, raw_dir=raw)}")
+    show(f"ready: {data.prepare(name, raw_dir=raw)}")
 
 
 def bench(
@@ -207,7 +208,7 @@ def bench(
         out=out,
     )
     bench.show(**measured)
-    print(f"see {out / 'results.json'}")
+    show(f"see {out / 'results.json'}")
 
 
 def conformance(
@@ -237,7 +238,7 @@ def conformance(
     devices.check()
     failed = False
     for verdict in verdicts(names, bytes, ignores_steps):
-        print(verdict, flush=True)
+        show(verdict)
         failed |= verdict.error is not None
     if failed:
         sys.exit(1)

@@ -9,6 +9,7 @@ from pfljax.cli.options import to_experiment
 from pfljax.core.components import parse
 from pfljax.core.requirements import require
 from pfljax.runs.settings import Experiment
+from pfljax.runtime.terminal import show
 
 Methods = Annotated[
     Positional[tuple[str, ...]],
@@ -55,7 +56,7 @@ def compare(
         with_tables=tables,
         verbose=verbose,
     )
-    print(f"{answer}\n\n{out}/comparison.html")
+    show(f"{answer}\n\n{out}/comparison.html")
 
 
 def _make_experiments(methods: Sequence[str], settings: Any) -> list[Experiment]:

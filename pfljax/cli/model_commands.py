@@ -6,6 +6,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from pfljax.cli.options import RunFolder
+from pfljax.runtime.terminal import show
 from pfljax.runtime.words import count_noun
 
 
@@ -37,11 +38,11 @@ def export(
 
     devices.check()
     for key, array in export_model(run, client, file).items():
-        print(f"{key:40} {array.dtype}{list(array.shape)}")
+        show(f"{key:40} {array.dtype}{list(array.shape)}")
     if client is not None:
         number = folder.read_partition(run)["clients"][client]
-        print(f"client {client} of this run is client {number} of its partition")
-    print(f"written to {file}")
+        show(f"client {client} of this run is client {number} of its partition")
+    show(f"written to {file}")
 
 
 def landscape(
@@ -70,7 +71,7 @@ def landscape(
     devices.use_compile_cache()
     devices.check()
     wanted = {"points": points, "tolerance": tolerance, "other": other}
-    print(command.landscape(run, kind, **wanted))
+    show(command.landscape(run, kind, **wanted))
 
 
 def predict(
@@ -106,5 +107,5 @@ def predict(
     clients = len(columns[personal.CONFUSION])
     examples = count_noun(len(columns["example"]), "test example")
     who = count_noun(clients, "client") if client is None else f"client {client}"
-    print(f"{examples} of {who}, accuracy {hits:.4f}")
-    print(f"written to {' and '.join(map(str, written))}")
+    show(f"{examples} of {who}, accuracy {hits:.4f}")
+    show(f"written to {' and '.join(map(str, written))}")

@@ -21,6 +21,7 @@ from pfljax.cli.options import COMMON, make_options
 from pfljax.core import components, factories
 from pfljax.core.requirements import require_known, unknown
 from pfljax.runs.settings import FIELDS
+from pfljax.runtime.terminal import show
 
 ABOUT = "Simulates personalised federated learning."
 MORE = """`pfljax COMMAND --help` lists the options of a command. `pfljax run
@@ -63,9 +64,9 @@ OF_ONE_RUN = ("algorithm", "label")  # settings that a comparison sets for each 
 def run(args: Sequence[str]) -> None:
     """Runs the command of the arguments."""
     if not args or args[0] in ("-h", "--help"):
-        print(overview())
+        show(overview())
     elif args[0] == "--version":
-        print(f"pfljax {__version__}")
+        show(f"pfljax {__version__}")
     else:
         parse(args)()
 
@@ -106,7 +107,7 @@ def parse(args: Sequence[str]) -> Callable[[], None]:
         if stop.code:
             raise ValueError(_describe_error(args, box.getvalue())) from None
         if args[0] in WITH_SETTINGS:
-            print(_end_help(args))
+            show(_end_help(args))
         raise
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices, processes
+from pfljax.runtime.terminal import show
 
 
 def run(
@@ -60,4 +61,4 @@ def _is_finished(path: Path, experiment: Experiment) -> bool:
 def _print(line: str) -> None:
     """Prints one line, in process 0 only."""
     if processes.first():
-        print(line)
+        show(line)

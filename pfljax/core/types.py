@@ -80,6 +80,8 @@ class Task(NamedTuple):
     modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
     num_modules: int
     num_classes: int  # K
+    # Examples are tokens 0 .. vocab - 1, which are never scaled; None if x is real.
+    vocab: int | None = None
     precision: str = EXACT  # of logits and features: a name in `core.precision`
     # The task of a small model that is the same for all clients, if their own models
     # have several architectures; None if this model is the same for all.

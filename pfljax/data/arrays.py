@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.factories import validate
-from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow
+from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow, plain
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
@@ -46,14 +46,14 @@ def from_arrays(
     Args:
         x: uint8 stays uint8; other integers become int32 and floats float32, in whose
             range they must lie.
-        y: integers from 0.
-        client: the client of each example, [N] of any sortable type; stored as
-            0 .. C-1 in sorted order.
+        y: integers from 0; they may be stored as floats.
+        client: the client of each example, [N] integers or texts; stored as 0 .. C-1
+            in sorted order.
         official: 0 train, 1 test, 2 validation for each example; all train by default.
         num_classes: K, at most 2**20; the largest label + 1 by default, at most the
             number of examples.
         shift: models see (x - shift) / scale; 0 by default.
-        scale: 255 by default for uint8, else 1.
+        scale: 255 by default for uint8, else 1. A model of tokens does not scale them.
         name: the name in reports.
         source: licence and citation in one line.
         class_names: K names; "0", "1", ... by default.
@@ -177,7 +177,7 @@ def _check_names(names: Any, num_classes: int) -> None:
 
 def _column(name: str, values: Any, count: int) -> np.ndarray:
     """Converts one value for each example to an array [N]."""
-    column = as_array(name, values)
+    column = plain(as_array(name, values))
     if column.shape != (count,):
         raise ValueError(
             f"{name} has shape {list(column.shape)}, but x has {count} examples; "

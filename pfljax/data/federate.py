@@ -7,14 +7,27 @@ import numpy as np
 
 from pfljax.core import factories, requirements
 from pfljax.core.types import ClientData, Examples
-from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, renumber
+from pfljax.data.arrays import (
+    OFFICIAL_TEST,
+    OFFICIAL_TRAIN,
+    OFFICIAL_VALIDATION,
+    Arrays,
+    renumber,
+)
 from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import flip_labels
 from pfljax.data.manifest import describe
 from pfljax.data.partitions import parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition
-from pfljax.data.split import Split, append_official_test, split_examples
+from pfljax.data.split import (
+    TEST,
+    VALIDATION,
+    Split,
+    append_official,
+    split_examples,
+    validation_from,
+)
 
 EXAMPLES = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes", "official_own")
@@ -46,7 +59,10 @@ def federate(
         seed: seed of the partition and of the split.
         params: parameters of the partition, by name; None for its defaults.
         test: a client with n examples keeps int(test * n) for testing.
-        validation: a client with n examples keeps int(validation * n) for validation.
+        validation: a client with n examples keeps int(validation * n) for validation,
+            unless the data have official validation examples. A natural client has its
+            own of them, with true labels; other clients have them as `test_from` says,
+            except "clients".
         stratified: take both evenly over the client's labels.
         examples: deal the official "train" examples only, or "all".
         test_from: "clients" tests on a client's own examples; "official" on the whole
@@ -71,25 +87,35 @@ def federate(
     index = _choose_examples(arrays, examples)
     index, held_by_server = _set_aside(index, partition_name, public, seed)
     dealt = _deal(arrays, partition_name, num_clients, seed, params, index)
-    _check_dealt(arrays, dealt, num_clients, test_from)
+    _check_dealt(arrays, dealt, num_clients)
+    source = "clients"
+    if examples == "train":
+        source = validation_from(arrays, dealt, test_from)
+    _check_leaks(arrays, dealt, source, test_from)
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
     # partition, which has the seed alone.
+    validation = validation if source == "clients" else 0.0
     split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
-    # After the partition, which goes by true labels; before official tests join.
+    # After the partition, which goes by true labels; before official examples join.
     noisy = flip_labels(arrays, split, dealt, noise, seed)
-    split = append_official_test(split, arrays, dealt, test_from)
+    split = append_official(split, arrays, dealt, VALIDATION, source)
+    split = append_official(split, arrays, dealt, TEST, test_from)
     settings: dict[str, Any] = {
         "partition": partition_name if isinstance(partition_name, str) else "given",
         "params": params,
         "seed": seed,
         "test": test,
         "validation": validation,
+        "validation_from": source,
         "stratified": stratified,
         "examples": examples,
         "test_from": test_from,
         "noise": noise,
         **_left_out(arrays, partition_name, dealt.order),
     }
+    unused = int(np.sum(arrays.official == OFFICIAL_VALIDATION))
+    if unused and source == "clients" and examples == "train":
+        settings["unused_validation"] = unused
     if len(held_by_server):
         settings |= {"public": public, "public_examples": len(held_by_server)}
     return _assemble(noisy, split, settings, _server_data(arrays, held_by_server))
@@ -173,10 +199,8 @@ def _deal(
     return dealt._replace(order=index[dealt.order])
 
 
-def _check_dealt(
-    arrays: Arrays, dealt: Partition, num_clients: int | None, test_from: str
-) -> None:
-    """Raises a ValueError if test examples leak or the partition is no partition."""
+def _check_dealt(arrays: Arrays, dealt: Partition, num_clients: int | None) -> None:
+    """Raises a ValueError if the partition is no partition."""
     check_partition(dealt, len(arrays.y))
     count = len(dealt.size)
     if num_clients not in (None, count):
@@ -186,11 +210,22 @@ def _check_dealt(
             f"{count} clients times {arrays.num_classes} classes are more than 2**28 "
             "counts of labels; choose fewer of either"
         )
+
+
+def _check_leaks(
+    arrays: Arrays, dealt: Partition, validation_from: str, test_from: str
+) -> None:
+    """Raises a ValueError if clients would train on what they are evaluated on."""
     official = arrays.official[dealt.order]
     if test_from != "clients" and np.any(official == OFFICIAL_TEST):
         raise ValueError(
             f"test_from is {test_from!r}, but clients hold official test examples; "
             "choose examples='train' or test_from='clients'"
+        )
+    if validation_from != "clients" and np.any(official == OFFICIAL_VALIDATION):
+        raise ValueError(
+            "the Partition has official validation examples; leave them out, or choose "
+            "examples='all'"
         )
 
 

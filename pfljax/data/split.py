@@ -1,14 +1,15 @@
-"""Splits each client's examples, and appends test sets that clients share."""
+"""Splits each client's examples, and appends official ones, which clients may share."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pfljax.data.arrays import OFFICIAL_TEST, Arrays
+from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_VALIDATION, Arrays
 from pfljax.data.partitions.base import Partition, offsets, rank
 
-MAX_BYTES = 2**31  # of test examples that "official_classes" may copy
+MAX_BYTES = 2**31  # of examples that "official_classes" may copy
 TRAIN, VALIDATION, TEST = range(3)  # parts of a client, in the pool's order
+OFFICIAL = {VALIDATION: OFFICIAL_VALIDATION, TEST: OFFICIAL_TEST}
 
 
 class Split(NamedTuple):
@@ -88,74 +89,114 @@ def _even_parts(
     return part
 
 
-def append_official_test(
-    split: Split, arrays: Arrays, dealt: Partition, test_from: str
+def validation_from(arrays: Arrays, dealt: Partition, test_from: str) -> str:
+    """Returns where validation examples come from, in the words of `test_from`.
+
+    Official ones are those of the same natural client, whatever clients are tested on.
+    Where clients are not natural clients, they are chosen as test examples are.
+    """
+    validation = arrays.official == OFFICIAL_VALIDATION
+    if not np.any(validation):
+        return "clients"
+    owner = _natural_owner(arrays, dealt)
+    if owner is None or arrays.client is None:
+        return test_from
+    # Clients that only validate do not train.
+    are_held = np.any(np.isin(owner, arrays.client[validation]))
+    return "official_own" if are_held else "clients"
+
+
+def append_official(
+    split: Split, arrays: Arrays, dealt: Partition, part: int, source: str
 ) -> Split:
-    """Appends official test examples to the pool, unless clients test on their own."""
-    if test_from == "clients":
+    """Appends official examples to the pool, as the validation or test `part`.
+
+    If the `source` is "clients", they keep what they have.
+    """
+    if source == "clients":
         return split
-    test = np.flatnonzero(arrays.official == OFFICIAL_TEST)
-    num_clients = len(dealt.size)
-    if test_from == "official":
-        size = np.full(num_clients, len(test))
-        index, offset = test, np.zeros_like(size)
-    elif test_from == "official_own":
-        index, offset, size = _natural_test(arrays, split.order, dealt, test)
+    index = np.flatnonzero(arrays.official == OFFICIAL[part])
+    if source == "official":
+        size = np.full(len(dealt.size), len(index))
+        offset = np.zeros_like(size)
+    elif source == "official_own":
+        index, offset, size = _natural_examples(arrays, dealt, index)
     else:
-        index, offset, size = _class_test(arrays, split.order, dealt, test)
-    behind = len(split.order) + offset
-    return Split(
-        order=np.concatenate([split.order, index]),
-        offsets=np.stack([*split.offsets[:TEST], behind]),
-        sizes=np.stack([*split.sizes[:TEST], size]),
-    )
+        index, offset, size = _class_examples(arrays, dealt, index)
+    offsets, sizes = split.offsets.copy(), split.sizes.copy()
+    offsets[part] = len(split.order) + offset
+    sizes[part] = size
+    return Split(np.concatenate([split.order, index]), offsets, sizes)
 
 
-def _class_test(
-    arrays: Arrays, order: np.ndarray, dealt: Partition, test: np.ndarray
+def _class_examples(
+    arrays: Arrays, dealt: Partition, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Copies the test examples once for each set of classes that a client holds.
+    """Copies the examples `index` once for each set of classes that a client holds.
 
     Returns the indices to append, and the offset and size i64[C] of each client.
     """
     num_clients = len(dealt.size)
     client = np.repeat(np.arange(num_clients), dealt.size)
     holds = np.zeros((num_clients, arrays.num_classes), bool)
-    holds[client, arrays.y[order]] = True
+    holds[client, arrays.y[dealt.order]] = True
     class_sets, set_of_client = np.unique(holds, axis=0, return_inverse=True)
     set_of_client = set_of_client.reshape(-1)
-    test_labels = arrays.y[test]
-    size = class_sets @ np.bincount(test_labels, minlength=arrays.num_classes)
+    labels = arrays.y[index]
+    size = class_sets @ np.bincount(labels, minlength=arrays.num_classes)
     if np.sum(size) * arrays.x[0].nbytes > MAX_BYTES:
         raise ValueError(
             f"test_from='official_classes' would copy {np.sum(size)} examples "
             f"for {len(class_sets)} sets of classes; choose test_from='official'"
         )
     # Clients with one set of classes read the same copy.
-    copies = [test[class_set[test_labels]] for class_set in class_sets]
+    copies = [index[class_set[labels]] for class_set in class_sets]
     offset = offsets(size)
     return np.concatenate(copies), offset[set_of_client], size[set_of_client]
 
 
-def _natural_test(
-    arrays: Arrays, order: np.ndarray, dealt: Partition, test: np.ndarray
+def _natural_examples(
+    arrays: Arrays, dealt: Partition, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the official test examples of each client, which is a natural client."""
+    """Returns those of the examples `index` of each client, which is a natural client.
+
+    The indices to append, and the offset and size i64[C] of each client.
+    """
     if arrays.client is None:
         raise ValueError(
             f"test_from='official_own', but data set {arrays.name!r} has no natural "
             "clients; choose test_from='official'"
         )
-    owner = arrays.client[order]
-    natural = owner[dealt.offset]
-    if np.any(owner != np.repeat(natural, dealt.size)):
+    natural = _natural_owner(arrays, dealt)
+    if natural is None:
         raise ValueError(
             "test_from='official_own', but a client holds examples of two natural "
             "clients; choose partition='natural'"
         )
-    test = test[np.argsort(arrays.client[test], kind="stable")]
-    test_owner = arrays.client[test]
+    index = index[np.argsort(arrays.client[index], kind="stable")]
+    owner = arrays.client[index]
     # The examples are sorted by owner, so those of a natural client are a span.
-    start = np.searchsorted(test_owner, natural, "left")
-    end = np.searchsorted(test_owner, natural, "right")
-    return test, start, end - start
+    start = np.searchsorted(owner, natural, "left")
+    end = np.searchsorted(owner, natural, "right")
+    if not np.any(end > start):
+        others = len(np.unique(owner))
+        share = others / (others + len(natural))
+        raise ValueError(
+            "test_from='official_own', but natural clients have either training or "
+            "test examples, as in LEAF's split by user: choose examples='all', "
+            f"test_from='clients', and unseen={share:.2g} for clients that do not train"
+        )
+    return index, start, end - start
+
+
+def _natural_owner(arrays: Arrays, dealt: Partition) -> np.ndarray | None:
+    """Returns the natural client that each client is, i32[C]; None if one is several.
+
+    Data without natural clients have None as well.
+    """
+    if arrays.client is None:
+        return None
+    owner = arrays.client[dealt.order]
+    natural = owner[dealt.offset]
+    is_one = np.array_equal(owner, np.repeat(natural, dealt.size))
+    return natural if is_one else None

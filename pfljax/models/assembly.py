@@ -36,6 +36,7 @@ def assemble(
     shapes: Params,
     order: Sequence[tuple[str, ...]],
     precision: str = EXACT,
+    vocab: int | None = None,
 ) -> Task:
     """Makes the task of a model's `apply`.
 
@@ -50,6 +51,7 @@ def assemble(
       shapes: params, abstract or not; its top level is "body" and "head".
       order: the paths of the modules, first to last; absent ones come after, sorted.
       precision: a name in `core.precision.PRECISIONS`; see `mixed_precision`.
+      vocab: the number of tokens, if examples are tokens.
     """
     requirements.require_known("loss", loss, LOSSES)
     requirements.require_known("precision", precision, PRECISIONS)
@@ -83,6 +85,7 @@ def assemble(
         modules=modules,
         num_modules=num_modules,
         num_classes=outputs.shape[-1],
+        vocab=vocab,
         precision=precision,
         feature_shape=z.shape[1:],
     )
@@ -155,6 +158,20 @@ def zero_example(input_shape: Sequence[int]) -> np.ndarray:
         whole = isinstance(size, int | np.integer) and size > 0
         requirements.require("input_shape", input_shape, whole, expected)
     return np.zeros((1, *input_shape), np.float32)
+
+
+def find_vocab(module: Any) -> int | None:
+    """Returns the `vocab` of a module that takes tokens; None if it takes numbers.
+
+    Raises:
+      ValueError: it is not the number of tokens.
+    """
+    vocab = getattr(module, "vocab", None)
+    if vocab is not None:
+        expected = "the number of tokens, or None for a module that takes real numbers"
+        requirements.require_a("the module's vocab", vocab, (int, np.integer), expected)
+        requirements.require("the module's vocab", vocab, vocab >= 1, expected)
+    return vocab
 
 
 def group_leaves(params: Params) -> Params:

@@ -19,7 +19,7 @@ def add_channel(x: Array) -> Array:
     """Reshapes images [B, H, W] to [B, H, W, 1]; [B, H, W, C] stay.
 
     Raises:
-      ValueError: for examples that are not images.
+      ValueError: for examples that are not images, or whose channels come first.
     """
     if x.ndim not in (3, 4):
         raise ValueError(
@@ -28,7 +28,18 @@ def add_channel(x: Array) -> Array:
         )
     if x.ndim == 3:
         return x[..., None]
+    if _are_channels_first(*x.shape[1:]):
+        raise ValueError(
+            f"x has shape {x.shape}, images of {x.shape[1]}x{x.shape[2]} pixels with "
+            f"{x.shape[3]} channels; expected [B, H, W, C]: move the channels to the "
+            "end, x.transpose(0, 2, 3, 1)"
+        )
     return x
+
+
+def _are_channels_first(h: int, w: int, c: int) -> bool:
+    """Whether [H, W, C] can only be meant as [C, H, W]: 3, or 1 with a square."""
+    return min(w, c) >= 8 and (h == 3 or (h == 1 and w == c))
 
 
 def mean_pixel(x: Array) -> Array:

@@ -19,6 +19,7 @@ class Network(nn.Module):
 
     body: nn.Module
     head: nn.Module
+    vocab: int | None = None  # the number of tokens, if x are tokens from 0
 
     def __call__(self, x: Array) -> Array:
         """Computes logits [B, K] of normalised examples x [B, ...]."""
@@ -26,13 +27,16 @@ class Network(nn.Module):
 
 
 def network(
-    body: Sequence[Layer], num_classes: int, hidden: Sequence[int] = ()
+    body: Sequence[Layer],
+    num_classes: int,
+    hidden: Sequence[int] = (),
+    vocab: int | None = None,
 ) -> nn.Module:
     """Makes a network of these layers; its head has a ReLU layer for each `hidden`."""
     head: nn.Module = nn.Dense(num_classes)
     if hidden:
         head = nn.Sequential([*relu_layers(nn.Dense, hidden), head])
-    return Network(body=nn.Sequential(body), head=head)
+    return Network(body=nn.Sequential(body), head=head, vocab=vocab)
 
 
 def relu_layers(dense: Layer, widths: Sequence[int]) -> list[Layer]:

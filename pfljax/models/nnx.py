@@ -11,7 +11,7 @@ from flax.traverse_util import unflatten_dict
 from pfljax.core import requirements
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Array, Key, Params, Task
-from pfljax.models.assembly import Apply, assemble, zero_example
+from pfljax.models.assembly import Apply, assemble, find_vocab, zero_example
 from pfljax.models.nnx_batch_norm import mask_examples
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, join
@@ -34,13 +34,14 @@ def task_from_nnx(
     `head(body(x))`. Dropout is on in training mode, in which batch normalisation takes
     the batch's statistics. Params are a nested dict of arrays, running statistics
     (`nnx.BatchStat`) among them. Modules are numbered in the order of their names, the
-    body's first.
+    body's first. As in Linen, `vocab` is the number of tokens of a module that takes
+    tokens.
 
     Args:
       factory: nnx.Rngs -> nnx.Module.
       input_shape: the shape of one raw example x, without the batch axis.
       shift: subtracted from x, a number or an array that broadcasts to an example.
-      scale: x - shift is divided by it.
+      scale: x - shift is divided by it, unless x are tokens.
       loss: the loss of an example, a name in `pfljax.models.assembly.LOSSES`.
       precision: "float32", "tf32" or "bfloat16", in which body and head compute
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
@@ -52,6 +53,7 @@ def task_from_nnx(
     example = zero_example(input_shape)
     _check_factory(factory)
     module = nnx.eval_shape(lambda: _check(factory(nnx.Rngs(0))))
+    vocab = find_vocab(module)
     graph, streams, *abstract = nnx.split(module, nnx.RngState, *STATE)
 
     def init(key: Key) -> Params:
@@ -65,8 +67,9 @@ def task_from_nnx(
     return assemble(
         init=init,
         apply=_forward(graph, streams, abstract),
-        normalise=normaliser(input_shape, shift, scale, precision),
+        normalise=normaliser(input_shape, shift, scale, precision, vocab),
         example=example,
+        vocab=vocab,
         loss=loss,
         shapes=_join(abstract),
         order=order,

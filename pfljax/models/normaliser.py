@@ -13,13 +13,17 @@ from pfljax.models import mixed_precision
 
 
 def normaliser(
-    input_shape: Sequence[int], shift: Any, scale: Any, precision: str = EXACT
+    input_shape: Sequence[int],
+    shift: Any,
+    scale: Any,
+    precision: str = EXACT,
+    vocab: int | None = None,
 ) -> Callable[[Array], Array]:
     """Makes a function raw x [B, *input_shape] -> (x - shift) / scale.
 
-    Its result has this precision. Integers of more than 8 bits that are not shifted or
-    scaled stay f32 in any precision: they may be tokens, and bfloat16 is exact up to
-    256 only.
+    Its result has this precision. Tokens of a `vocab` are shifted, but never scaled.
+    They stay f32 in any precision, as bfloat16 is exact up to 256 only. So do integers
+    of more than 8 bits that are not shifted or scaled: they may be tokens.
 
     Raises:
       ValueError: a shift or scale does not broadcast to an example, or the scale has a
@@ -30,6 +34,8 @@ def normaliser(
     scale = _as_float32("scale", scale, expected)
     if (scale == 0).any():
         raise ValueError("scale has a zero, by which x is divided; use 1 there")
+    if vocab is not None:
+        scale = np.ones((), np.float32)
     unchanged = not shift.any() and bool((scale == 1).all())
 
     def normalise(x: Array) -> Array:
@@ -41,7 +47,7 @@ def normaliser(
         # The pool stays as it is stored, often uint8: only a batch is cast.
         centred = x.astype(jnp.float32) - shift
         normalised = centred / scale
-        if unchanged and _may_be_tokens(x):
+        if vocab is not None or (unchanged and _may_be_tokens(x)):
             return normalised
         return mixed_precision.lower(normalised, precision)
 

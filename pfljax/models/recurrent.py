@@ -43,7 +43,7 @@ def char_lstm(
     for _ in range(layers):
         body.append(LSTM(hidden))
     body.append(last_state)
-    return network(body, num_classes)
+    return network(body, num_classes, vocab=vocab)
 
 
 class Embedding(nn.Module):
@@ -56,8 +56,8 @@ class Embedding(nn.Module):
     def __call__(self, tokens: Array) -> Array:
         """Looks up vectors f32[T, B, features] of tokens [B, T].
 
-        Tokens outside of the vocabulary have zeros. A task casts tokens to f32, which
-        holds them exactly.
+        Tokens outside of the vocabulary have zeros; a run refuses them. A task casts
+        tokens to f32, which holds them exactly.
 
         Raises:
           ValueError: examples are not sequences.

@@ -14,7 +14,7 @@ from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import units
-from pfljax.models.assembly import PARTS, Apply, assemble, zero_example
+from pfljax.models.assembly import PARTS, Apply, assemble, find_vocab, zero_example
 from pfljax.models.batch_norm import mask_and_mode
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, from_linen
@@ -37,11 +37,14 @@ def task(
     running statistics in evaluation mode; these are leaves of the parameters
     (`pfljax.core.statistics`).
 
+    A module that takes tokens has an attribute `vocab`, their number. Tokens are
+    neither scaled nor rounded, whatever the type of x.
+
     Args:
       module: `head(body(x))` makes logits [B, K]; a model of the zoo, or your own.
       input_shape: the shape of one raw example x, without the batch axis.
       shift: subtracted from x, a number or an array that broadcasts to an example.
-      scale: x - shift is divided by it.
+      scale: x - shift is divided by it, unless x are tokens.
       loss: the loss of an example, a name in `pfljax.models.assembly.LOSSES`.
       precision: "float32", "tf32" or "bfloat16", in which body and head compute
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
@@ -53,6 +56,7 @@ def task(
     """
     _check_module(module)
     example = zero_example(input_shape)
+    vocab = find_vocab(module)
     shapes, order = _trace(module, example)
 
     def init(key: Key) -> Params:
@@ -62,8 +66,9 @@ def task(
     assembled = assemble(
         init=init,
         apply=_forward(module),
-        normalise=normaliser(input_shape, shift, scale, precision),
+        normalise=normaliser(input_shape, shift, scale, precision, vocab),
         example=example,
+        vocab=vocab,
         loss=loss,
         shapes=shapes,
         order=order,

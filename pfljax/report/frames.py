@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pfljax.runtime.csv_text import cell
+
 # A pandas.DataFrame. pandas' own annotations lose the type of every second expression.
 Frame = Any
 
@@ -12,3 +14,12 @@ def make_frame(rows: Iterable[Any], columns: Sequence[str] | None = None) -> Fra
     import pandas as pd
 
     return pd.DataFrame(rows, columns=columns)  # type: ignore[arg-type]
+
+
+def to_csv(frame: Frame) -> str:
+    """A table as CSV, in which a missing number is an empty cell."""
+    from pandas.api.types import is_numeric_dtype
+
+    texts = [name for name in frame if not is_numeric_dtype(frame[name])]
+    cells = frame.assign(**{name: frame[name].map(cell) for name in texts})
+    return cells.rename(columns=cell).to_csv(index=False)

@@ -15,7 +15,7 @@ from pfljax.report import (
     sweeps,
     tables,
 )
-from pfljax.report.frames import Frame
+from pfljax.report.frames import Frame, to_csv
 from pfljax.report.html import Block, Pairs, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
@@ -108,7 +108,7 @@ def write_comparison(
     frame = tidy(groups)
     means = main_accuracies(frame)
     out = files.make_folder(Path(out))
-    files.write_text(out / "comparison.csv", frame.to_csv(index=False))
+    files.write_text(out / "comparison.csv", to_csv(frame))
     report = Report(
         title="Comparison",
         facts=comparison_page.comparison_facts(groups),

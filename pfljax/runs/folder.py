@@ -17,8 +17,6 @@ Hidden files are the lock, and evaluations that are not in clients.npz yet.
 """
 
 import contextlib
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +29,7 @@ import numpy as np
 from pfljax.runs import checks, config, early_stopping
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents, files
+from pfljax.runtime.csv_text import format_csv
 from pfljax.runtime.files import FolderError
 
 LOCK = ".lock"
@@ -201,8 +200,4 @@ def read_arrays(
 
 def write_lines(path: Path, names: Sequence[str], lines: Iterable[Sequence]) -> None:
     """Writes a .csv file with these columns and lines, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(lines)
-    files.write_text(path, text.getvalue())
+    files.write_text(path, format_csv([names, *lines]))

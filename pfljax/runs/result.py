@@ -19,6 +19,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runs.log import NEWEST
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.documents import damage_error
+from pfljax.runtime.terminal import printable
 
 Figures = Mapping[str, Mapping[str, float | None]]  # over clients, by metric
 Records = Sequence[Mapping[str, Any]]
@@ -170,7 +171,7 @@ class Result:
         return arrays
 
     def __repr__(self) -> str:
-        label = self.summary.get("label") or self.folder.name
+        label = printable(str(self.summary.get("label") or self.folder.name))
         head = f"{label}, seed {self.summary.get('seed')}, {self.rounds} rounds"
         if "best" in vars(self):
             head += f"; best on validation examples: round {self.best.round}"

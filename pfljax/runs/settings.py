@@ -68,7 +68,8 @@ class Experiment:
         "dirichlet:alpha=0.5". See `pfljax list partitions`.
       clients: The number of clients. None takes the natural clients of the data set.
       test: The share of each client's examples held out for testing.
-      validation: The share of each client's examples held out for validation.
+      validation: The share of each client's examples held out for validation, if the
+        data set has no official validation examples.
       stratified: Split each client's examples class by class.
       test_from: Test on each client's own examples ("clients"), on the "official" test
         set, on its examples of the client's classes ("official_classes"), or on those

@@ -4,7 +4,6 @@ Whenever a run starts or resumes, each sink is opened anew with the rounds up to
 checkpoint. It then holds every round once, whatever a kill has left in it.
 """
 
-import csv as csv_format
 import importlib
 import secrets
 import shutil
@@ -18,6 +17,7 @@ from pfljax.runs import config
 from pfljax.runs.log import NEWEST, Line
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import files
+from pfljax.runtime.csv_text import format_csv
 
 Row = dict[str, float]  # numbers of a round by name, "round" among them
 
@@ -47,11 +47,10 @@ def csv() -> Open:
                     columns.append(name)
                     is_wider = True
             mode = "w" if is_wider else "a"
-            with open(folder / "metrics.csv", mode, encoding="utf-8", newline="") as f:
-                writer = csv_format.DictWriter(f, columns)
-                if is_wider:
-                    writer.writeheader()
-                writer.writerows(rows if is_wider else new)
+            kept = rows if is_wider else new
+            lines = [[row.get(name) for name in columns] for row in kept]
+            with open(folder / "metrics.csv", mode, encoding="utf-8") as file:
+                file.write(format_csv([columns, *lines] if is_wider else lines))
 
         return Sink(write, close=lambda: None)
 

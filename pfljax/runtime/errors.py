@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from pfljax.runtime.terminal import show
+
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
 PACKAGE = Path(__file__).parents[1]
 NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + SIGPIPE
@@ -47,11 +49,11 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     except KINDS as error:
         if shows_traceback():
             raise
-        print(f"{name}: {error}", file=sys.stderr)
+        show(f"{name}: {error}", sys.stderr)
         *_, innermost = traceback.extract_tb(error.__traceback__)
         if isinstance(error, ValueError) and not _is_refusal(innermost):
             where = f"{type(error).__name__} at {innermost.filename}:{innermost.lineno}"
-            print(f"{where}; PFLJAX_TRACE=1 shows the traceback", file=sys.stderr)
+            show(f"{where}; PFLJAX_TRACE=1 shows the traceback", sys.stderr)
         sys.exit(2)
 
 

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from pfljax.runtime import devices
+from pfljax.runtime.terminal import show
 
 SHORTEST = 1024  # bytes of a message; longer ones are powers of two
 
@@ -162,4 +163,4 @@ def check_same(what: str, value: str) -> None:
 def say(line: str) -> None:
     """Prints one line on stderr, in process 0 only."""
     if first():
-        print(line, file=sys.stderr, flush=True)
+        show(line, sys.stderr)

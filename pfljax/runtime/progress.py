@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pfljax.runtime import terminal
+
 Show = Callable[..., None]
 
 
@@ -53,7 +55,7 @@ def progress(
             words.append(f"{seconds_left:.0f} s left")
         whose = f"{name}, " if name else ""
         text = f"{whose}round {round_}/{total}: {', '.join(words)}"
-        print(text, file=sys.stderr, flush=True)
+        terminal.show(text, sys.stderr)
 
     yield line
 

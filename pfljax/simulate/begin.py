@@ -29,7 +29,11 @@ from pfljax.simulate import (
 )
 from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import list_splits
-from pfljax.simulate.federation import build_federation
+from pfljax.simulate.federation import (
+    build_federation,
+    describe_scaling,
+    describe_split,
+)
 from pfljax.simulate.place import place
 from pfljax.simulate.simulation import Simulation
 
@@ -122,7 +126,7 @@ def begin(
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
     if not quiet:
-        say_once(f"pfljax: {simulation.describe(sim)}")
+        _announce(sim, training, own_task=task is not None)
     examples = partition.examples(training, unseen)
     return Run(
         experiment=experiment,
@@ -133,6 +137,17 @@ def begin(
         history={},
         describe=partial(ask, folder.write_partition, path, described, examples),
     )
+
+
+def _announce(sim: Simulation, training: Federation, own_task: bool) -> None:
+    """Says what devices there are, how clients are evaluated, and what models see."""
+    lines = [simulation.describe(sim), describe_split(training)]
+    # A task of one's own scales its input itself.
+    if not own_task:
+        tasks = [architecture.task for architecture in sim.architectures]
+        lines.append(f"models see {describe_scaling(training, tasks)}")
+    for line in filter(None, lines):
+        say_once(f"pfljax: {line}")
 
 
 @cache

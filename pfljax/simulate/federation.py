@@ -1,14 +1,23 @@
 """Builds the clients of an experiment."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pfljax import data
 from pfljax.core.factories import select_context
 from pfljax.core.requirements import require
+from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import malicious
+
+SOURCES = {  # of a client's validation or test examples, where not its own
+    "official": "all official examples",
+    "official_classes": "the official examples of its classes",
+    "official_own": "its official examples",
+}
 
 
 def build_federation(
@@ -25,6 +34,37 @@ def build_federation(
     expected = "a larger share, or fewer clients: no client has test examples"
     require("test", experiment.test, is_tested, expected)
     return training, unseen
+
+
+def describe_split(federation: Federation) -> str:
+    """On what clients are validated and tested; "" if the manifest does not say."""
+    manifest = federation.manifest
+    if "validation_from" not in manifest:
+        return ""
+    validation, test = (
+        SOURCES.get(manifest[f"{part}_from"], f"{manifest[part]:g} of its examples")
+        for part in ("validation", "test")
+    )
+    unused = manifest.get("unused_validation")
+    rest = f"; {unused} official validation examples are not used" if unused else ""
+    return f"a client is validated on {validation} and tested on {test}{rest}"
+
+
+def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
+    """What the models see of an example x."""
+    shift = np.asarray(federation.shift)
+    words = {}
+    for name, value in (("shift", shift), ("scale", np.asarray(federation.scale))):
+        is_one = value.size == 1
+        words[name] = f"{value.item():g}" if is_one else f"{name}{list(value.shape)}"
+    shifted = f"(x - {words['shift']})" if shift.any() else "x"
+    sees = [
+        f"{shifted} / {words['scale']}"
+        if task.vocab is None
+        else f"{shifted} as one of {task.vocab} tokens, which are not scaled"
+        for task in tasks
+    ]
+    return " or ".join(dict.fromkeys(sees))
 
 
 def _everybody(experiment: Experiment) -> Federation:

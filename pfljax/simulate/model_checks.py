@@ -1,13 +1,14 @@
-"""Checks what the models of a method give, by tracing, before anything is compiled.
+"""Checks what models take and give, by tracing, before anything is compiled.
 
 An evaluation would take logits of any shape: `argmax` and the labels broadcast.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pfljax import algorithms
 from pfljax.core.communication import (
@@ -19,9 +20,44 @@ from pfljax.core.communication import (
     trace_exchanges,
 )
 from pfljax.core.types import Batch, ClientData, Key, Task
+from pfljax.data import Federation
 from pfljax.engine import Setting, contract
 from pfljax.simulate import methods
 from pfljax.simulate.shape import Shape
+
+
+def check_tokens(tasks: Iterable[Task], federation: Federation) -> None:
+    """Refuses examples with what is no token of the vocabulary of one of the models.
+
+    Raises:
+      ValueError: a model of tokens would take it for another token, or for none.
+    """
+    vocab = min((task.vocab for task in tasks if task.vocab is not None), default=None)
+    if vocab is None:
+        return
+    for data in (federation.train, federation.public):
+        if data is not None:
+            _check_tokens(np.asarray(data.examples.x), federation.shift, vocab)
+
+
+def _check_tokens(x: np.ndarray, shift: Any, vocab: int) -> None:
+    tokens = x - np.asarray(shift) if np.any(shift) else x
+    expected = f"the model takes tokens from 0 to {vocab - 1}"
+    if tokens.dtype.kind == "f" and (tokens % 1).any():
+        raise ValueError(
+            f"x holds {tokens[tokens % 1 != 0][0]:g}; {expected}, whole numbers: give "
+            "it tokens, or choose a model of real numbers, such as mlp"
+        )
+    if tokens.min() < 0:
+        raise ValueError(
+            f"the smallest token is {int(tokens.min())}; {expected}: renumber them"
+        )
+    largest = int(tokens.max())
+    if largest >= vocab:
+        raise ValueError(
+            f"the largest token is {largest}; {expected}: give it a vocab of at least "
+            f"{largest + 1}, or renumber the tokens"
+        )
 
 
 def check_own(

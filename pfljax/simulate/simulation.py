@@ -97,6 +97,8 @@ def simulation(
     devices_read = clocks.devices_crc(experiment)
     sim = _simulation(key, method, shape, task and Same(task), devices_read)
     clocks.check_deadline(sim.setting, federation.train.size)
+    tasks = [architecture.task for architecture in sim.architectures]
+    model_checks.check_tokens(tasks, federation)
     return sim
 
 

@@ -81,6 +81,8 @@ def _add_point(
         clocks.check_deadline(setting, point.federation.train.size)
         malicious.malicious_share(setting.channel, point.federation)  # checks it
         groups[program] = Group(static, shape, traced, [])
+    tasks = [task] if task else components.make_tasks(experiment, shape)
+    model_checks.check_tokens(tasks, point.federation)
     groups[program].points.append(point)
 
 

@@ -1,13 +1,11 @@
 """The results of a sweep: arrays of each run, and one tidy table."""
 
-import csv
-import io
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +15,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.runs.names import special
 from pfljax.runs.settings import Experiment, changed_settings
 from pfljax.runtime import environment, files
+from pfljax.runtime.csv_text import format_csv
 from pfljax.simulate import malicious
 
 # Columns of the tidy table between the values that are swept and the figures.
@@ -163,34 +162,25 @@ def write_table(
     path: Path, over: dict[str, list[Any]], results: Sequence[Result]
 ) -> None:
     """Writes sweep.csv atomically; a figure that is not finite is left empty."""
-    with (
-        files.whole(path) as part,
-        open(part, "w", newline="", encoding="utf-8") as file,
-    ):
-        _write_rows(file, over, results, header=True)
+    files.write_text(path, _rows_text(over, results, header=True))
 
 
 def add_to_table(path: Path, over: dict[str, list[Any]], result: Result) -> None:
     """Appends the rows of one run to sweep.csv in one write."""
-    text = io.StringIO(newline="")
-    _write_rows(text, over, [result], header=not path.exists())
+    text = _rows_text(over, [result], header=not path.exists())
     with open(path, "ab") as file:
         # The text is longer than the buffer of the file: it is written in one piece.
-        file.write(text.getvalue().encode())
+        file.write(text.encode())
 
 
-def _write_rows(
-    file: TextIO,
-    over: dict[str, list[Any]],
-    results: Sequence[Result],
-    *,
-    header: bool,
-) -> None:
-    writer = csv.DictWriter(file, [*over, *COLUMNS, *FIGURES])
-    if header:
-        writer.writeheader()
+def _rows_text(
+    over: dict[str, list[Any]], results: Sequence[Result], *, header: bool
+) -> str:
+    columns = [*over, *COLUMNS, *FIGURES]
+    lines: list[Sequence[Any]] = [columns] if header else []
     for result in results:
-        writer.writerows(tidy_rows(result))
+        lines += [[row.get(name) for name in columns] for row in tidy_rows(result)]
+    return format_csv(lines)
 
 
 def tidy_rows(result: Result) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from pfljax.data import Federation
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
+from pfljax.runtime.terminal import show
 from pfljax.simulate import arguments, channels, malicious
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
 from pfljax.sweep.groups import Group, group_points
@@ -162,7 +163,7 @@ def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
         seconds = time.monotonic() - started
         seconds_a_run = seconds / (done - before)
         left = seconds_a_run * (total - done)
-        print(f"{done} of {total} runs, {left:.0f} s left", file=sys.stderr, flush=True)
+        show(f"{done} of {total} runs, {left:.0f} s left", sys.stderr)
 
     return report
 

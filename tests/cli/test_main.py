@@ -62,8 +62,10 @@ def test_run_says_what_came_out(done):
         f"superfed: mean test accuracy of the clients' models {accuracy.mean():.4f}, "
         f"round 4\n{folder}/report.html\n"
     )
-    devices, *lines = errors.splitlines()
+    devices, split, sees, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
+    assert "0.1 of its examples" in split
+    assert sees.endswith(" x / 16")
     named = [line.split(":")[0] for line in lines]
     assert named == [f"superfed start=0.0, seed 0, round {n}/4" for n in (2, 4)]
     assert f"accuracy {accuracy.mean():.4f}, " in lines[1]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pfljax.data import load
 from pfljax.data.arrays import from_arrays
-from pfljax.data.federate import federate
+from pfljax.data.federate import TEST_FROM, federate
 from pfljax.data.partitions.base import Partition, from_indices
 from pfljax.runs import partition
 
@@ -116,6 +116,56 @@ def test_official_classes_are_those_that_the_client_holds(arrays):
         held = np.unique(arrays.y[np.r_[examples_of(found.train, k)]])
         wanted = official[np.isin(arrays.y[official], held)]
         np.testing.assert_array_equal(examples_of(found.test, k), wanted)
+
+
+@pytest.fixture(scope="module")
+def marked(arrays):
+    """Every fifth example is an official validation example."""
+    official = np.where(np.arange(ROWS) % 5 == 4, 2, arrays.official)
+    return arrays._replace(official=official.astype(np.uint8))
+
+
+@pytest.mark.parametrize("validation", [0.0, 0.1])
+@pytest.mark.parametrize("test_from", TEST_FROM)
+def test_natural_clients_have_their_own_validation_examples(
+    marked, test_from, validation
+):
+    found = federate(
+        marked, "natural", num_clients=None, seed=0, test=0, validation=validation,
+        test_from=test_from, noise="pair:rate=0.9",
+    )  # fmt: skip
+    for k in range(7):
+        for part, official in ((found.train, 0), (found.validation, 2)):
+            own = np.flatnonzero((marked.client == k) & (marked.official == official))
+            assert sorted(examples_of(part, k)) == own.tolist()
+    is_given = found.official == 2
+    labels = found.validation.examples.y[is_given]
+    np.testing.assert_array_equal(labels, marked.y[found.index[is_given]])
+
+
+@pytest.mark.parametrize(
+    ("test_from", "chosen"), [("official", True), ("official_classes", False)]
+)
+def test_other_clients_are_validated_as_they_are_tested(marked, test_from, chosen):
+    found = federate(marked, "classes", num_clients=6, seed=0, test_from=test_from)
+    official = np.flatnonzero(marked.official == 2)
+    for k in range(6):
+        held = np.isin(marked.y[official], marked.y[examples_of(found.train, k)])
+        wanted = official[held | chosen]
+        np.testing.assert_array_equal(examples_of(found.validation, k), wanted)
+
+
+def test_validation_examples_that_no_client_has_are_counted(marked):
+    found = federate(marked, "iid", num_clients=6, seed=0)
+    assert found.manifest["unused_validation"] == np.sum(marked.official == 2)
+    given = federate(marked, "natural", num_clients=None, seed=0)
+    assert "unused_validation" not in given.manifest
+
+
+def test_clients_do_not_train_on_official_validation_examples(marked):
+    lists = from_indices([[0, 1, 4], [2, 3]])
+    with pytest.raises(ValueError, match="has official validation examples; leave"):
+        federate(marked, lists, num_clients=2, seed=0, test_from="official")
 
 
 def test_train_examples_leave_official_test_examples_out(arrays):

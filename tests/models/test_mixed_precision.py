@@ -193,11 +193,12 @@ def test_the_head_takes_the_features_that_a_task_gives(library):
     np.testing.assert_array_equal(task.head(params, features), logits)
 
 
-def test_tokens_are_distinguished_in_bfloat16():
+@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+def test_tokens_are_distinguished_in_bfloat16(dtype):
     module = models.model("char_lstm", 5, vocab=TOKENS, hidden=4, layers=1)
     task = models.task(module, (1,), precision="bfloat16")
     params = task.init(KEY)
-    tokens = Batch.full(np.arange(500, 600, dtype=np.int32)[:, None])
+    tokens = Batch.full(np.arange(500, 600, dtype=dtype)[:, None])
     features = task.features(params, tokens, None)
     assert len(np.unique(features, axis=0)) == 100
 

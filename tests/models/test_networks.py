@@ -244,11 +244,24 @@ def test_wrong_models_are_named(name, num_classes, params, message):
 
 
 @pytest.mark.parametrize(
-    ("shape", "message"), [((784,), "expected images"), ((2, 2), "1x1 pixels")]
+    ("shape", "message"),
+    [
+        ((784,), "expected images"),
+        ((2, 2), "1x1 pixels"),
+        ((3, 32, 32), r"3x32 pixels with 32 .* \[B, H, W, C\]: .*e\(0, 2, 3, 1\)"),
+        ((3, 48, 64), "3x48 pixels with 64 channels"),
+        ((1, 28, 28), "1x28 pixels with 28 channels"),
+    ],
 )
 def test_images_that_a_cnn_cannot_take_are_named(shape, message):
     with pytest.raises(ValueError, match=message):
         build("gn_cnn", shape)
+
+
+@pytest.mark.parametrize("shape", [(1, 128, 9), (3, 3, 512), (1, 1, 64), (3, 128, 6)])
+def test_flat_images_of_many_channels_are_taken(shape):
+    x = np.zeros((2, *shape))
+    assert layers.add_channel(x) is x
 
 
 def test_a_channel_is_normalised_by_the_examples_at_hand():

@@ -1,5 +1,6 @@
 """`pfljax report` replaces nothing without a word."""
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -82,3 +83,26 @@ def test_unfinished_runs_of_a_comparison_are_left_out():
     code, _, errors = tiny.main("report", "begun")
     assert code != 0
     assert "no run of begun is finished; its command goes on" in errors
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_labels_of_others_are_no_formulas_and_no_commands(make_run, tmp_path):
+    """Of two runs with one label, the settings that differ stand beside it."""
+    folders = [
+        make_run(tmp_path / f"run{i}", "ditto", R=4, label="=1+1", dataset=dataset)
+        for i, dataset in enumerate(["digits", "npz:path=\x1b[31m"])
+    ]
+    code, out, _ = tiny.main("report", *folders, "--out", tmp_path)
+    assert code == 0
+    assert "\x1b" not in out
+    lines = (tmp_path / "comparison.csv").read_text().splitlines()
+    labels = {next(csv.reader([line]))[0] for line in lines[1:]}
+    assert labels == {
+        "'=1+1 (dataset=digits)", r"'=1+1 (dataset=npz:path=\x1b[31m)"
+    }  # fmt: skip
+
+
+def test_an_error_commands_no_terminal():
+    code, _, errors = tiny.main("report", "\x1b[31m")
+    assert code == 2
+    assert r"\x1b[31m" in errors

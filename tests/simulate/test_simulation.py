@@ -15,7 +15,7 @@ from pfljax.core import optimizers
 from pfljax.core.components import Component
 from pfljax.core.types import Batch, ClientData, Examples, Local
 from pfljax.simulate import components, simulation
-from pfljax.simulate.federation import build_federation
+from pfljax.simulate.federation import build_federation, describe_split
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,17 @@ def test_held_out_clients_do_not_train():
     everybody = {*training.manifest["clients"], *unseen.manifest["clients"]}
     assert everybody == set(range(6))
     assert build_federation(tiny.TINY)[1] is None
+
+
+def test_a_run_says_on_what_its_clients_are_evaluated():
+    official = [0, 1, 2] * 3
+    arrays = data.from_arrays(np.zeros((9, 2)), np.zeros(9, int), official=official)
+    for source, words in (("clients", "on 0.4 of"), ("official", "on all official")):
+        options = {"test": 0.4, "validation": 0.4, "test_from": source}
+        federation = data.federate(arrays, "iid", num_clients=1, seed=0, **options)
+        validated, tested = describe_split(federation).split(" and tested ")
+        assert words in validated
+        assert tested.startswith(words)
 
 
 def test_clients_of_ones_own_are_held_out_alike(federation):

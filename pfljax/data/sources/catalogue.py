@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pfljax.core import components, factories, requirements
-from pfljax.core.ranges import AtLeastOne, BelowOne
+from pfljax.core.ranges import AtLeastOne, BelowOne, Positive
 from pfljax.data.arrays import Arrays, from_arrays
 from pfljax.data.edge import read_npz, reading
 from pfljax.data.sources import cache, cifar, raw_archives, shakespeare
@@ -112,8 +112,13 @@ def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Ar
     return tfds(f"emnist/{config}", data_dir=data_dir)
 
 
-def npz(*, path: str) -> Arrays:
-    """Loads an .npz file with x, y and, optionally, client and official."""
+def npz(*, path: str, scale: Positive | None = None) -> Arrays:
+    """Loads an .npz file with x, y and, optionally, client and official.
+
+    Args:
+      path: the file.
+      scale: x is divided by it, unless x are tokens; 255 by default for uint8, else 1.
+    """
     file = Path(path)
     if not file.exists():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
@@ -124,6 +129,7 @@ def npz(*, path: str) -> Arrays:
             stored["y"],
             client=stored.get("client"),
             official=stored.get("official"),
+            scale=scale,
             name=file.stem,
         )
 

@@ -3,11 +3,12 @@
 Caldas et al., LEAF, 2018, https://arxiv.org/abs/1812.01097. A file holds "users" and
 "user_data": {user: {"x": examples, "y": labels}}. Examples are 784 grey values
 (FEMNIST), any other numbers, or texts whose next character is the label (Shakespeare).
-"num_samples" and "hierarchies" are not read, because LEAF's own split of Shakespeare
-counts examples and users that it then drops.
+"num_samples" is checked, but not for texts: LEAF's own split of Shakespeare counts
+examples that it then drops. "hierarchies" are not read.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays, renumber
-from pfljax.data.edge import Classes, brief, reading
+from pfljax.data.edge import Classes, brief, plain, reading
 from pfljax.data.sources.characters import ALPHABETS, Alphabet, indices
 
 MOST_UNNAMED = 1000  # classes; more must be given, or be fewer than the examples
@@ -86,18 +87,33 @@ def _count_classes(y: np.ndarray) -> int | None:
 
 def _read_folder(folder: Path, letters: str) -> list[User]:
     """Reads the users with examples of each file."""
-    files = sorted(file for file in folder.glob("*.json") if file.is_file())
+    # Hidden files are copies of editors and of other systems.
+    files = sorted(file for file in folder.glob("[!.]*.json") if file.is_file())
     if not files:
         raise ValueError(
             f"{folder} has no .json file; expected LEAF's folders train and test; name "
             "the folder of both, such as FEMNIST's: --dataset "
             "leaf:path=FOLDER,classes=62"
         )
-    users = []
+    users: dict[str, list[User]] = {}
+    ordered = []
     for file in files:
         with reading(file, LAYOUT):
-            users += _read_file(file, letters)
-    return [user for user in users if len(user.y)]
+            for user in _read_file(file, letters):
+                _check_new(user, users.setdefault(user.name, []))
+                users[user.name].append(user)
+                ordered.append(user)
+    return [user for user in ordered if len(user.y)]
+
+
+def _check_new(user: User, before: Sequence[User]) -> None:
+    """Raises a ValueError if the user has these examples in a file before."""
+    for other in before:
+        if np.array_equal(user.x, other.x) and np.array_equal(user.y, other.y):
+            raise ValueError(
+                f"user {user.name!r} has the same examples in another file of the "
+                "folder, and they would count twice; remove one of the files"
+            )
 
 
 def _read_file(file: Path, letters: str) -> list[User]:
@@ -115,14 +131,29 @@ def _read_file(file: Path, letters: str) -> list[User]:
         if len(x) != len(y):
             raise ValueError(f"user {name!r} has {len(x)} x and {len(y)} y")
         users.append(User(name, x, y))
+    if "num_samples" in content:
+        _check_counts(users, dict(zip(names, content["num_samples"], strict=False)))
     return users
+
+
+def _check_counts(users: Sequence[User], counts: dict[str, int]) -> None:
+    """Raises a ValueError if a user has not as many examples as the file says."""
+    # LEAF's own split of texts counts examples that it then drops.
+    if any(user.x.dtype == np.uint8 for user in users):
+        return
+    for user in users:
+        if len(user.y) != counts.get(user.name):
+            raise ValueError(
+                f"user {user.name!r} has {len(user.y)} examples, but num_samples says "
+                f"{counts.get(user.name)}; the file is not complete, or was changed"
+            )
 
 
 def _encode(x: list[Any], y: list[Any], letters: str) -> tuple[np.ndarray, np.ndarray]:
     """Converts one user's examples and labels to arrays."""
     kinds = {type(value) for value in (*x, *y)}
     if str not in kinds:
-        return np.asarray(x, np.float32), np.asarray(y)
+        return np.asarray(x, np.float32), plain(np.asarray(y))
     lengths = set(map(len, x))
     # Joining raises a TypeError where texts and numbers are mixed.
     codes = indices("".join(x), letters)

@@ -55,7 +55,7 @@ def _train(folder: Path, wnids: list[str]) -> Pictures:
     pictures = []
     for label, wnid in enumerate(wnids):
         images = folder / wnid / "images"
-        files = sorted(images.glob("*.JPEG"))
+        files = sorted(images.glob("[!.]*.JPEG"))
         if not files:
             raise FileNotFoundError(f"no *.JPEG in {images}")
         pictures += [(file, label) for file in files]

@@ -24,6 +24,7 @@ from pfljax.core import requirements
 from pfljax.landscape.kinds import clients, lines, surfaces, training
 from pfljax.landscape.kinds.record import Landscape
 from pfljax.report import write_run_report
+from pfljax.report.frames import to_csv
 from pfljax.report.style import save_figure
 from pfljax.runs import folder
 from pfljax.runtime import files
@@ -102,7 +103,7 @@ def _write(path: Path, name: str, landscape: Landscape) -> str:
     folder.write_arrays(out / f"{name}.npz", landscape.arrays)
     # A number that is not finite is left out.
     table = landscape.table.replace([np.inf, -np.inf], np.nan)
-    files.write_text(out / f"{name}.csv", table.to_csv(index=False))
+    files.write_text(out / f"{name}.csv", to_csv(table))
     figures = path / "figures"
     files.make_folder(figures)
     pictures = []

@@ -216,6 +216,11 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
             "largest label is 1000000, but there are 2 examples: .* or give classes=K",
         ),
         (
+            '{"users": ["a"], "num_samples": [3], '
+            '"user_data": {"a": {"x": [[1]], "y": [0]}}}',
+            "all.json cannot be read .user 'a' has 1 examples, but num_samples says 3",
+        ),
+        (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1.5]}}}',
             "labels are of type float64; expected integers",
         ),
@@ -230,6 +235,36 @@ def test_other_files_are_one_line(tmp_path, content, expected):
         load("leaf", path=str(tmp_path))
     assert "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)
+
+
+def test_labels_may_be_whole_floats(tmp_path):
+    """As in FedProx's synthetic files."""
+    for part in ("train", "test"):
+        write(tmp_path, part, "all.json", {"a": ([[0.1]] * 3, [0.0, 2.0, 1.0])})
+    found = load("leaf", path=str(tmp_path))
+    assert (found.y.tolist(), found.num_classes) == ([0, 2, 1] * 2, 3)
+
+
+def test_a_copy_of_a_file_is_not_counted_twice(tmp_path):
+    user = {"a": ([[0.1], [0.2]], [0, 1])}
+    for part in ("train", "test"):
+        write(tmp_path, part, "all.json", user)
+        write(tmp_path, part, ".all.json", user)
+        (tmp_path / part / "._all.json").write_bytes(b"\0\5\x16\7")  # as macOS writes
+    assert len(load("leaf", path=str(tmp_path)).y) == 4
+    write(tmp_path, "train", "copy.json", user)
+    with pytest.raises(ValueError, match=r"copy.json .*user 'a' has the same exampl"):
+        load("leaf", path=str(tmp_path))
+
+
+def test_users_that_only_test_are_newcomers(tmp_path):
+    for part, users in (("train", "abc"), ("test", "de")):
+        examples = {u: ([[float(ord(u)), 0.0]] * 5, [0, 1, 1, 0, 1]) for u in users}
+        write(tmp_path, part, "all.json", examples)
+    arrays = load("leaf", path=str(tmp_path))
+    given = {"num_clients": None, "seed": 0}
+    with pytest.raises(ValueError, match=r"examples='all', .* unseen=0\.4"):
+        federate(arrays, "natural", test_from="official_own", **given)
 
 
 @pytest.mark.parametrize("classes", [0, -1, 2.5, "3", 2**40])

@@ -150,6 +150,8 @@ WRONG = [
     (GOOD_X, GOOD_Y + 0.5, {}, "labels are of type float64"),
     (GOOD_X, GOOD_Y, {"client": [0, 1]}, r"client has shape \[2\]"),
     (GOOD_X, GOOD_Y, {"client": [0.5] * 4}, "client ids are of type float64"),
+    (GOOD_X, GOOD_Y, {"client": ["a", None, "b", "a"]}, "client ids are of type objec"),
+    (GOOD_X, [0, 1, np.nan, 0], {}, "labels are of type float64"),
     (GOOD_X, GOOD_Y, {"official": [0, 1, 2, 3]}, "official has values other than"),
     (GOOD_X, GOOD_Y, {"class_names": ["a"]}, "expected a list of 3 texts"),
     (GOOD_X, GOOD_Y, {"scale": 0.0}, "scale is 0.0"),
@@ -169,6 +171,22 @@ def test_from_arrays_keeps_pixels_and_names_clients_in_order():
     assert found.scale == 255.0
     assert found.client.tolist() == [1, 0, 1, 2]
     assert from_arrays(GOOD_X, GOOD_Y).x.dtype == np.float32
+
+
+CELLS = {  # as pandas gives them
+    "texts": (["b", "a", "b", "c"], [1, 0, 1, 2]),
+    "integers": ([7, 3, 7, 9], [1, 0, 1, 2]),
+}
+
+
+@pytest.mark.parametrize(("cells", "client"), CELLS.values(), ids=CELLS)
+def test_objects_of_one_type_are_taken(cells, client):
+    objects = {"client": np.array(cells, object), "official": np.array([0.0, 1, 2, 0])}
+    found = from_arrays(GOOD_X, np.array(GOOD_Y, object), **objects)
+    assert found.client.tolist() == client
+    assert found.official.tolist() == [0, 1, 2, 0]
+    assert found.y.tolist() == np.asarray(GOOD_Y).tolist()
+    assert from_arrays(GOOD_X, np.asarray(GOOD_Y, float)).y.dtype == np.int32
 
 
 def test_load_names_what_it_knows(cache_dir, tmp_path):
@@ -245,8 +263,9 @@ def test_npz_file(tmp_path):
     with pytest.raises(ValueError, match="lacks 'y'"):
         load("npz", path=path)
     np.savez(path, x=GOOD_X, y=GOOD_Y, client=[5, 5, 9, 9])
-    found = load("npz", path=path)
+    found = load("npz", path=path, scale=3)
     assert (found.name, found.client.tolist()) == ("mine", [0, 0, 1, 1])
+    assert found.scale == 3
 
 
 def test_a_missing_set_is_one_line_with_the_command(cache_dir):
