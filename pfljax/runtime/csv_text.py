@@ -1,4 +1,4 @@
-"""The one way of text to .csv files: what stands in data is no formula there."""
+"""Text of .csv files, in which a cell from data or settings is never a formula."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The one way of text to the terminal: what stands in data is not obeyed there."""
+"""Text on the terminal, without control characters that the terminal would obey."""
 
 import unicodedata
 from typing import Any, TextIO

@@ -13,10 +13,10 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import malicious
 
-SOURCES = {  # of a client's validation or test examples, where not its own
+SOURCES = {  # of clients' validation or test examples that they do not hold
     "official": "all official examples",
-    "official_classes": "the official examples of its classes",
-    "official_own": "its official examples",
+    "official_classes": "the official examples of their classes",
+    "official_own": "their official examples",
 }
 
 
@@ -42,12 +42,12 @@ def describe_split(federation: Federation) -> str:
     if "validation_from" not in manifest:
         return ""
     validation, test = (
-        SOURCES.get(manifest[f"{part}_from"], f"{manifest[part]:g} of its examples")
+        SOURCES.get(manifest[f"{part}_from"], f"{manifest[part]:.3g} of their examples")
         for part in ("validation", "test")
     )
     unused = manifest.get("unused_validation")
     rest = f"; {unused} official validation examples are not used" if unused else ""
-    return f"a client is validated on {validation} and tested on {test}{rest}"
+    return f"clients validate on {validation} and test on {test}{rest}"
 
 
 def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
