@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from pfljax import algorithms
 from pfljax.core.communication import (
@@ -105,16 +104,13 @@ def _check_logits(name: str, role: str, logits: Any, expected: tuple[int, int]) 
 def _check_quantities(name: str, quantities: Any) -> None:
     """Refuses what no table of clients can show."""
     is_dict = isinstance(quantities, Mapping)
-    if not is_dict or not all(_is_real(*item) for item in quantities.items()):
+    if not is_dict or not all(
+        isinstance(key, str) and contract.is_real(value)
+        for key, value in quantities.items()
+    ):
         came = " ".join(str(quantities).split())
         raise ValueError(
             f"`quantities` of the method {name!r} returned {came}; expected a dict of "
             "one real number of the client by name; mend "
             f"{algorithms.find_file(name)}"
         )
-
-
-def _is_real(key: Any, value: Any) -> bool:
-    """Whether it is a real number by a name."""
-    is_real = value.shape == () and not jnp.iscomplexobj(value)
-    return isinstance(key, str) and is_real

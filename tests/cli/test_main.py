@@ -15,11 +15,6 @@ from pfljax.runs.folder import read_json, read_partition, write_json
 from pfljax.simulate import run
 from pfljax.simulate.federation import build_federation
 
-# TensorStore complains of reads that a damaged file left open.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
 HELP = """
 import sys, time
 from pfljax.cli.main import main

@@ -73,7 +73,20 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
             "returned the metrics ['lost']; give the data loss",
         ),
         ("(c, w, {'loss': jnp.ones(4)})", "the metric 'loss' of shape [4]"),
-        ("(c, w, {'loss': 0.0, 'note': 'ok'})", "the metric 'note' 'ok'; expected an"),
+        ("(c, w, {'loss': 0.0, 'note': 'ok'})", "the metric 'note' 'ok'; expected one"),
+        (
+            "(c, w, {'loss': 0.0, 'three': jnp.ones(3)})",
+            "the metric 'three' of shape [3]; expected one real number",
+        ),
+        (
+            "(c, w, {'loss': 0.0, 'turn': 1j})",
+            "the metric 'turn' 1j; expected one",
+        ),
+        ("(c, w, {'loss': 0.0, 3: 1.0})", "a metric with the name 3; expected a text"),
+        (
+            "(c, w, {'loss': 0.0, 'asked': 1.0})",
+            "metric 'asked', which pfljax counts",
+        ),
     ],
 )
 def test_training_that_returns_something_else(folder, tmp_path, result, expected):
