@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from pfljax import algorithms
+from pfljax import algorithms, models
 from pfljax.core.communication import (
     first_turn,
     shape_of_key,
@@ -19,8 +19,15 @@ from pfljax.core.communication import (
 )
 from pfljax.core.types import Batch, ClientData, Key, Task
 from pfljax.engine import Setting, contract
+from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import methods
 from pfljax.simulate.shape import Shape
+
+
+@memoize
+def check_task(own: Same, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """`models.check_task` of the user's own model, once for all widths and runs."""
+    models.check_task(own.value, input_shape, num_classes)
 
 
 def check_own(
