@@ -160,16 +160,16 @@ def _check_rows(task: Task, input_shape: Sequence[int]) -> None:
     drawn = np.random.default_rng(0).integers(0, 2, (3, *input_shape))
     one, *others = drawn.astype(np.float32)
 
-    def outputs(other: Array) -> tuple[Array, Array]:
-        params = task.init(jax.random.key(0))
+    def outputs(params: Params, other: Array) -> tuple[Array, Array]:
         batch = Batch.full(jnp.stack([one, other]))
         # Logits alone may be 0, where the last layer begins with zeros.
         features = task.features(params, batch, None)
-        return features[0], task.predict(params, batch)[0]
+        return features[0], task.head(params, features)[0]
 
     with skip_stateless():
+        params = quickly_compiled(task.init)(jax.random.key(0))
         compute = quickly_compiled(outputs)
-        pairs = zip(*map(compute, others), strict=True)
+        pairs = zip(*(compute(params, other) for other in others), strict=True)
     for before, after in pairs:
         tolerance = TOLERANCE * np.max(np.abs(before), initial=0)
         if not np.allclose(before, after, TOLERANCE, tolerance, equal_nan=True):
