@@ -104,6 +104,13 @@ def report(
             "the best method."
         ),
     ] = (),
+    target_window: Annotated[
+        int,
+        arg(
+            help="Evaluations in a row whose mean has to reach a target; 1 is the "
+            "plain curve."
+        ),
+    ] = 3,
     figures: Annotated[
         tuple[Literal["pdf", "png", "svg"], ...],
         arg(help="Also write the figures as files of these formats."),
@@ -118,6 +125,7 @@ def report(
     from pfljax.cli.report import report as write_report
 
     options = {"with_tables": tables, "figure_kinds": figures, "verbose": verbose}
+    options["target_window"] = target_window
     show(write_report(runs, out, target, **options))
 
 

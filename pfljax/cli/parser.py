@@ -184,11 +184,29 @@ def _describe_error(args: Sequence[str], box: str) -> str:
         if words and not text.strip("-"):
             break
         words += text.split()
-    message = " ".join(words).strip("-. ")
+    message = _describe_value(" ".join(words).strip("-. "), box)
     nearest = re.search(r"Perhaps you meant:\W+(--[\w-]+)", box)
     if nearest and nearest[1] not in args:
         message += f" (did you mean {nearest[1]}?)"
     return f"{message}{_method_hint(args)}; see `pfljax {args[0]} --help`"
+
+
+def _describe_value(message: str, box: str) -> str:
+    """The message, in pfljax's words if a value is missing or of the wrong type."""
+    missing = re.match(r"Missing value for argument '(--[\w-]+)'", message)
+    if missing:
+        return f"{missing[1]} has no value; give {missing[1]} VALUE"
+    refused = re.match(r"Error parsing (--[\w-]+): .*?(\[.*\]|'.*')$", message)
+    if refused is None:
+        return message
+    name, value = refused.groups()
+    usage = re.search(rf"{name} (.*(?:INT|FLOAT).*)", box)
+    if usage is None:
+        return message
+    expected = "a whole number" if "INT" in usage[1] else "a number"
+    if "None" in usage[1]:
+        expected += " or None"
+    return f"{name} is {value.strip('[]')}; expected {expected}"
 
 
 def _method_hint(args: Sequence[str]) -> str:

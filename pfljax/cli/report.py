@@ -32,8 +32,8 @@ def report(
         text = write_sweep_report(first, page.parent, targets, **options)
     elif is_alone and not _is_comparison(first):
         page = (out or first) / "report.html"
-        kinds = options["figure_kinds"]
-        text = write_run_report(first, page.parent, targets, kinds)
+        for_a_run = {key: options[key] for key in ("figure_kinds", "target_window")}
+        text = write_run_report(first, page.parent, targets, **for_a_run)
     else:
         target = first if is_alone else Path(names.comparison(runs, targets))
         page = (out or target) / "comparison.html"

@@ -20,8 +20,9 @@ from pfljax.core.ranges import AtLeastOne, Epochs, NotNegative, Steps
 Array: TypeAlias = jax.Array
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
 Params: TypeAlias = Any  # pytree of arrays, as a model's init returns them
-# Scalars of one client's local training. "loss" is the data loss of the stepped model;
-# a penalty is separate, so that the curves of methods are comparable.
+# Real numbers of one client's local training; the log has their means as "train_NAME".
+# "loss" is the data loss of the stepped model; a penalty is separate, so that curves of
+# methods are comparable.
 Metrics: TypeAlias = dict[str, Array]
 # Any pytrees of a method; their structure never changes in a run.
 Server: TypeAlias = Any
@@ -211,7 +212,8 @@ class Algorithm(NamedTuple):
     # by its share of the parameters, and a pass without gradients counts nothing.
     work: Callable[[Array, Array, Array], Array] = local_steps
     # The next exchange of the same cohort in the same round: its `message`, `train` and
-    # `aggregate` follow those here, on the states that these return.
+    # `aggregate` follow those here, on the states that these return. Of two metrics of
+    # the same name, the log has the later one.
     then: "Algorithm | None" = None
 
 

@@ -10,8 +10,14 @@ import numpy as np
 
 from pfljax.core.types import Algorithm, Metrics
 from pfljax.engine.setting import Setting
+from pfljax.selection.reports import TURN_SECONDS
 
-NUMBERS = (jax.Array, np.ndarray, np.number, int, float)
+NUMBERS = (jax.Array, jax.ShapeDtypeStruct, np.ndarray, np.number, int, float)
+# The metrics of a round that the engine adds to those of the method.
+COUNTED = (
+    *("asked", "reported", "seconds", "staleness"),
+    *("turn_client", "turn_start", TURN_SECONDS, "turn_reported"),
+)
 
 LOOKS = (
     "the selection looks at the model of each client, so the method's uploads have to "
@@ -54,9 +60,10 @@ def check_metrics(metrics: Metrics) -> None:
 
 
 def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metrics]:
-    """Returns `returned` if it is (client, upload, metrics) with a scalar loss.
+    """Returns `returned` if it is (client, upload, metrics).
 
-    One of several exchanges may have no loss.
+    Each metric is a real number by a name that the engine does not use. One of several
+    exchanges may have no loss.
     """
     name, where = _locate(algorithm, "train")
     if not isinstance(returned, tuple) or len(returned) != 3:
@@ -74,14 +81,28 @@ def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metri
             f"{name}: `train` returned metrics of type {came}; expected a dict{where}"
         )
     for key, value in metrics.items():
-        is_numeric = isinstance(value, NUMBERS)
-        if not is_numeric or (key == "loss" and np.shape(value)):
-            came = f"of shape {list(np.shape(value))}" if is_numeric else repr(value)
-            raise ValueError(
-                f"{name}: `train` returned the metric {key!r} {came}; expected an "
-                f"array of numbers, and a scalar for the loss{where}"
-            )
+        fault = _find_fault(key, value)
+        if fault is not None:
+            raise ValueError(f"{name}: `train` returned {fault}{where}")
     return returned
+
+
+def _find_fault(key: Any, value: Any) -> str | None:
+    """The reason why no log can keep this metric; None if it can."""
+    if not isinstance(key, str):
+        return f"a metric with the name {key!r}; expected a text"
+    if key in COUNTED:
+        return f"the metric {key!r}, which pfljax counts itself; choose another name"
+    if is_real(value):
+        return None
+    came = f"of shape {list(np.shape(value))}" if np.shape(value) else repr(value)
+    return f"the metric {key!r} {came}; expected one real number, such as a mean"
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is one real number, or stands for one while it is traced."""
+    is_scalar = isinstance(value, NUMBERS) and np.shape(value) == ()
+    return is_scalar and not jnp.iscomplexobj(value)
 
 
 def check_state(

@@ -17,7 +17,7 @@ import numpy as np
 DECILES = tuple(range(10, 100, 10))  # in percent
 BINS = 20  # of the histogram, 0.05 wide
 EVENNESS = ("gini", "jain", "entropy_fairness", "cosine_fairness")
-WINDOW = 3  # evaluations in the running mean that has to reach a target
+WINDOW = 3  # evaluations in the running mean that reaches a target, if not given
 
 
 def figures(
@@ -109,23 +109,29 @@ def histogram(a: np.ndarray) -> np.ndarray:
     return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
 
 
-def running_mean(curve: np.ndarray) -> np.ndarray:
-    """The mean f[T] of each evaluation and the two before it; NaN for the first two."""
+def running_mean(curve: np.ndarray, window: int = WINDOW) -> np.ndarray:
+    """The mean f[T] of each evaluation and those before it, `window` in all.
+
+    It is NaN for the first `window` - 1.
+    """
     curve = np.asarray(curve, np.float64)
     means = np.full(len(curve), np.nan)
-    if len(curve) >= WINDOW:
-        windows = np.lib.stride_tricks.sliding_window_view(curve, WINDOW)
-        means[WINDOW - 1 :] = windows.mean(axis=1)
+    if len(curve) >= window:
+        windows = np.lib.stride_tricks.sliding_window_view(curve, window)
+        means[window - 1 :] = windows.mean(axis=1)
     return means
 
 
-def first_reaching(curve: np.ndarray, target: float) -> int | None:
+def first_reaching(
+    curve: np.ndarray, target: float, window: int = WINDOW
+) -> int | None:
     """Index of the first evaluation of `curve` [T] whose running mean has the target.
 
-    It is None if there is none. One evaluation above the target does not reach it.
+    It is None if there is none. One evaluation above the target does not reach it,
+    unless the `window` is 1.
     """
     # NaN, as in a run that diverged, reaches nothing.
-    (reaching,) = np.nonzero(running_mean(curve) >= target)
+    (reaching,) = np.nonzero(running_mean(curve, window) >= target)
     return int(reaching[0]) if len(reaching) else None
 
 
@@ -139,8 +145,12 @@ def area(rounds: np.ndarray, curve: np.ndarray) -> float:
     return float(np.trapezoid(curve, rounds) / (rounds[-1] - rounds[0]))
 
 
-def check_targets(targets: Sequence[float]) -> None:
-    """Raises a ValueError for a target that is not an accuracy above 0."""
+def check_targets(targets: Sequence[float], window: int = WINDOW) -> None:
+    """Raises a ValueError for a target that is no accuracy above 0, or no window."""
+    if window < 1:
+        raise ValueError(
+            f"target window is {window}; expected a number of evaluations, at least 1"
+        )
     for target in targets:
         if not 0 < target <= 1:
             raise ValueError(

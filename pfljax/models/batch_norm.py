@@ -42,6 +42,18 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
     return nn.intercept_methods(with_mask)
 
 
+def skip_stateless() -> AbstractContextManager[Any]:
+    """Leaves out the layers that take the statistics of the batch in every mode."""
+
+    def skip(call: Callable[..., Any], args: Any, kwargs: Any, context: Any) -> Any:
+        is_one = isinstance(context.module, BatchNorm)
+        if is_one and context.method_name == "__call__":
+            return args[0]
+        return call(*args, **kwargs)
+
+    return nn.intercept_methods(skip)
+
+
 def expand_mask(mask: Array, x: Array) -> Array:
     """Shapes the mask f32[B] to bool that broadcasts against x [B, ...].
 

@@ -15,9 +15,12 @@ from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import units
 from pfljax.models.assembly import PARTS, Apply, assemble, find_vocab, zero_example
-from pfljax.models.batch_norm import mask_and_mode
+from pfljax.models.batch_norm import mask_and_mode, skip_stateless
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, from_linen
+from pfljax.runtime.programs import quickly_compiled
+
+TOLERANCE = 1e-3  # relative, of outputs that are the same in another batch
 
 
 def task(
@@ -131,7 +134,12 @@ def _method(part: str | None) -> Callable[..., Any] | None:
 
 
 def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
-    """Raises a ValueError unless the task makes logits [B, K] for such examples."""
+    """Refuses a task that cannot be evaluated on such examples.
+
+    Raises:
+      ValueError: its logits are not [B, K], or those of an example change with the rest
+        of its batch.
+    """
     example = np.zeros((1, *input_shape), np.float32)
 
     def predict() -> Array:
@@ -145,6 +153,37 @@ def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None
             f"the task makes logits of shape {shape} for one example, expected "
             f"{(1, num_classes)}: one for each class of the federation"
         )
+    _check_rows(task, input_shape)
+
+
+def _check_rows(task: Task, input_shape: Sequence[int]) -> None:
+    """Refuses a task whose logits of an example depend on the rest of its batch.
+
+    In evaluation mode `layers.BatchNorm` alone may do so, as it says.
+    """
+    # Zeros and ones are pixels as well as tokens.
+    drawn = np.random.default_rng(0).integers(0, 2, (3, *input_shape))
+    one, *others = drawn.astype(np.float32)
+
+    def outputs(params: Params, other: Array) -> tuple[Array, Array]:
+        batch = Batch.full(jnp.stack([one, other]))
+        # Logits alone may be 0, where the last layer begins with zeros.
+        features = task.features(params, batch, None)
+        return features[0], task.head(params, features)[0]
+
+    with skip_stateless():
+        params = quickly_compiled(task.init)(jax.random.key(0))
+        compute = quickly_compiled(outputs)
+        pairs = zip(*(compute(params, other) for other in others), strict=True)
+    for before, after in pairs:
+        tolerance = TOLERANCE * np.max(np.abs(before), initial=0)
+        if not np.allclose(before, after, TOLERANCE, tolerance, equal_nan=True):
+            raise ValueError(
+                "the task's logits of an example change with the other examples of its "
+                "batch; expected running statistics in evaluation mode: leave "
+                "`use_running_average` of Flax's BatchNorm to pfljax, or choose "
+                "pfljax.models.layers.BatchNorm, which has none"
+            )
 
 
 def _trace(

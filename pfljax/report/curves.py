@@ -1,6 +1,7 @@
 """Accuracy along a run, and what was spent until it reaches a target.
 
-A target is reached at the first evaluation at which the mean of three does.
+A target is reached at the first evaluation at which the mean of it and those before it
+does, three in all if the window is not given.
 """
 
 import math
@@ -51,14 +52,16 @@ def group_curves(frame: Frame) -> dict[str, dict[int, Curve]]:
     return curves
 
 
-def default_targets(curves: Curves) -> tuple[float, ...]:
+def default_targets(curves: Curves, window: int = fairness.WINDOW) -> tuple[float, ...]:
     """Half and nine tenths of the best accuracy of a method, in whole percent.
 
-    That is the greatest running mean of three evaluations, averaged over seeds.
+    That is the greatest running mean of `window` evaluations, averaged over seeds.
     """
     best = 0.0
     for seeds in curves.values():
-        means = [fairness.running_mean(curve.accuracy) for curve in seeds.values()]
+        means = [
+            fairness.running_mean(curve.accuracy, window) for curve in seeds.values()
+        ]
         greatest = [np.max(m[np.isfinite(m)], initial=0) for m in means]
         best = max(best, float(np.mean(greatest)))
     # A little is added, for 0.9 * 0.8 is 0.72 less a last bit.
@@ -66,20 +69,30 @@ def default_targets(curves: Curves) -> tuple[float, ...]:
     return tuple(percent / 100 for percent in percents if percent)
 
 
-def spent(curve: Curve, target: float) -> dict[str, float]:
+def spent(
+    curve: Curve, target: float, window: int = fairness.WINDOW
+) -> dict[str, float]:
     """The "rounds", "bytes" and "seconds" until the accuracy reaches a target.
 
-    Infinite if it is not reached; NaN if not recorded or with too few evaluations.
+    "plain_rounds" are those until a single evaluation does. Infinite if it is not
+    reached; NaN if not recorded or with fewer evaluations than the window.
     """
-    if len(curve.accuracy) < fairness.WINDOW:
+    plain = _spent(curve, target, 1)
+    return _spent(curve, target, window) | {"plain_rounds": plain["rounds"]}
+
+
+def _spent(curve: Curve, target: float, window: int) -> dict[str, float]:
+    if len(curve.accuracy) < window:
         return dict.fromkeys(SPENT, math.nan)
-    first = fairness.first_reaching(curve.accuracy, target)
+    first = fairness.first_reaching(curve.accuracy, target, window)
     if first is None:  # NaN stays NaN
         return {name: float(getattr(curve, name)[-1] + math.inf) for name in SPENT}
     return {name: float(getattr(curve, name)[first]) for name in SPENT}
 
 
-def spent_table(curves: Curves, targets: Sequence[float]) -> Frame:
+def spent_table(
+    curves: Curves, targets: Sequence[float], window: int = fairness.WINDOW
+) -> Frame:
     """Costs until targets, such as "rounds_to_0.8", and the area under each curve.
 
     The index is (method, model, seed).
@@ -89,7 +102,7 @@ def spent_table(curves: Curves, targets: Sequence[float]) -> Frame:
         for seed, curve in seeds.items():
             row = {"method": method, "model": "", "seed": seed}
             for target in targets:
-                for name, value in spent(curve, target).items():
+                for name, value in spent(curve, target, window).items():
                     row[f"{name}_to_{target:g}"] = value
             area = fairness.area(curve.rounds, curve.accuracy)
             rows.append(row | {"area": area, "round": curve.rounds[-1]})

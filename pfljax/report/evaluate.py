@@ -20,25 +20,27 @@ def evaluate(
     metric: str = PERSONAL,
     baseline: str | Path | None = None,
     targets: Sequence[float] = (),
+    target_window: int = fairness.WINDOW,
 ) -> dict[str, Any]:
     """Figures over clients at the last evaluation of a run, by name.
 
     "figures" are those of `pfljax.evaluation.fairness.figures`; "histogram" has the
     clients in bins of 0.05; "area" is the area under the curve of the mean over
-    clients; "targets" has the rounds, bytes and seconds until each target.
+    clients; "targets" has what was `spent` until each target.
 
     Args:
       run: the folder.
       metric: "model/split/metric" of clients.npz, a share of examples.
       baseline: the folder of local training on the same clients and seed.
       targets: accuracies in (0, 1].
+      target_window: evaluations in a row whose mean has to reach a target.
 
     Raises:
       ValueError: the metric does not exist, the baseline has other clients, or a target
         is not an accuracy.
       FileError: a folder is not a finished run, or a file is damaged.
     """
-    fairness.check_targets(targets)
+    fairness.check_targets(targets, target_window)
     finished = result(run)
     by_round = _read_metric(finished, metric)
     _, _, measured = metric.partition("/")
@@ -60,7 +62,7 @@ def evaluate(
         "figures": fairness.figures(by_round[-1], local, server),
         "histogram": fairness.histogram(by_round[-1]).tolist(),
         "area": fairness.area(curve.rounds, curve.accuracy),
-        "targets": {target: spent(curve, target) for target in targets},
+        "targets": {each: spent(curve, each, target_window) for each in targets},
     }
 
 

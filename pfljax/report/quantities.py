@@ -30,7 +30,8 @@ def quantities_by_size(run: Result) -> Figure | None:
     figure, panels = new_figure(0.6 + 2.6 * len(quantities), 3.0, len(quantities))
     for axes, (name, values) in zip(panels, quantities.items(), strict=True):
         scatter(axes, size, values)
-        axes.set_title(f"{name}{correlation_text(size, values)}")
+        title = f"{name}{correlation_text(size, values)}"
+        axes.set_title(title, parse_math=False)
         axes.set_xlabel("training examples")
         if axes.get_xscale() == "linear":
             integer_ticks(axes.xaxis)

@@ -8,7 +8,7 @@ import numpy as np
 from pfljax.report import figures
 from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, render
 from pfljax.report.key_figures import key_figures
-from pfljax.report.quantities import list_quantities
+from pfljax.report.quantities import PREFIX, list_quantities
 from pfljax.report.runs import PERSONAL
 from pfljax.report.settings import (
     model_of_each,
@@ -111,7 +111,9 @@ def client_columns(run: Result) -> dict[str, Sequence[Any]]:
         texts = [format_number(value, ".2f", 100) for value in accuracy]
         columns[f"Accuracy, {text} (%)"] = texts
     for name, values in list_quantities(run).items():
-        columns[name] = [format_number(value, ".4g") for value in values]
+        # A method may call one "Client".
+        heading = f"{PREFIX}{name}" if name in columns else name
+        columns[heading] = [format_number(value, ".4g") for value in values]
     return columns
 
 

@@ -14,6 +14,7 @@ from pfljax.report.captions import NOTES
 from pfljax.report.curves import default_targets, group_curves, spent_table
 from pfljax.report.frames import Frame, make_frame
 from pfljax.report.tidy import ORACLE
+from pfljax.runtime.words import count_noun
 
 EMPTY = "–"
 INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
@@ -106,6 +107,7 @@ FAIRNESS = (
 )
 UNITS = {  # of what is spent: (title, scale, format)
     "rounds": ("Rounds", 1, ".1f"),
+    "plain_rounds": ("Plain rounds", 1, ".1f"),
     "bytes": ("MB", 1e-6, ".2f"),
     "seconds": ("Virtual seconds", 1, ".1f"),
 }
@@ -119,7 +121,7 @@ CLIENTS = ("participants", "never chosen", "unseen", "benign", "malicious")
 
 
 def detail_tables(
-    frame: Frame, targets: Sequence[float], ranked: bool
+    frame: Frame, targets: Sequence[float], window: int, ranked: bool
 ) -> dict[str, list[Table]]:
     """The tables of all models by section: accuracy, fairness, calibration, targets."""
     moments = {"last": "the last round"}
@@ -144,25 +146,30 @@ def detail_tables(
     for text, values in others.items():
         title = f"Accuracy at the last round {text}"
         details["Accuracy"].append(make_table(title, values, ACCURACY, "", ranked))
-    details["Until a target"] = [_target_table(frame, targets, ranked)]
+    details["Until a target"] = [target_table(frame, targets, window, ranked)]
     return details
 
 
-def _target_table(frame: Frame, targets: Sequence[float], ranked: bool) -> Table:
-    """The costs until targets; without rows if no run has two evaluations."""
+def target_table(
+    frame: Frame, targets: Sequence[float], window: int, ranked: bool
+) -> Table:
+    """The costs until targets; without rows if nothing is known of them."""
     curves = group_curves(frame)
-    targets = sorted(set(targets or default_targets(curves)))
-    values = spent_table(curves, targets)
-    if values["area"].isna().all():
-        return Table("", [], [])
+    targets = sorted(set(targets or default_targets(curves, window)))
+    values = spent_table(curves, targets, window)
     columns = []
     for target in targets:
         for name, (title, scale, form) in UNITS.items():
+            if window == 1 and name == "plain_rounds":
+                continue  # the same as the rounds
             title = f"{title} to {100 * target:g} %"
             columns.append(Column(f"{name}_to_{target:g}", title, scale, form, -1))
     columns.append(_percent("area", "Area under the curve"))
+    if not keep_known(values, columns):
+        return Table("", [], [])
     title = "Until a target"
-    return make_table(title, values, columns, NOTES[title], ranked)
+    note = NOTES[title].format(window=count_noun(window, "evaluation"))
+    return make_table(title, values, columns, note, ranked)
 
 
 def values_by_seed(

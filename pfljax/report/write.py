@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pfljax.evaluation.fairness import check_targets
+from pfljax.evaluation.fairness import WINDOW, check_targets
 from pfljax.report import (
     comparison_figures,
     comparison_page,
@@ -39,6 +39,7 @@ def write_run_report(
     out: str | Path | None = None,
     targets: Sequence[float] = (),
     figure_kinds: Sequence[str] = (),
+    target_window: int = WINDOW,
 ) -> str:
     """Writes report.html, and figures as files of the `figure_kinds`.
 
@@ -47,6 +48,7 @@ def write_run_report(
       out: where to write; None is the folder of the run.
       targets: accuracies in (0, 1] until which it is counted what was spent.
       figure_kinds: such as "pdf"; the figures are in the page in any case.
+      target_window: evaluations in a row whose mean has to reach a target.
 
     Returns:
       The text for the screen.
@@ -56,17 +58,22 @@ def write_run_report(
       FileError: `folder` is not a finished run, or a file is damaged or cannot be
         written.
     """
-    check_targets(targets)
+    check_targets(targets, target_window)
     run = result(folder)
     frame = tidy(group_runs([run]))
     drawn = {draw.__name__: draw(run) for draw in figures.OF_RUN}
     out = files.make_folder(Path(out or folder))
     pictures = _save_figures(drawn, out, figure_kinds)
-    details = tables.detail_tables(frame, targets, ranked=False)
+    details = tables.detail_tables(frame, targets, target_window, ranked=False)
     page = run_page(run, details, pictures, read_landscapes(run.folder))
     files.write_text(out / "report.html", page)
-    cards = Table("", ["Key figure", ""], [card[:2] for card in key_figures(run)])
-    return overview.screen(cards, run_notices(run, "This run"))
+    rows = [list(card[:2]) for card in key_figures(run)]
+    notices = run_notices(run, "This run")
+    if targets:
+        [reached] = details["Until a target"]
+        rows += map(list, zip(reached.header[2:-2], reached.rows[0][2:-2], strict=True))
+        notices.append(reached.note)
+    return overview.screen(Table("", ["Key figure", ""], rows), notices)
 
 
 def write_comparison(
@@ -78,6 +85,7 @@ def write_comparison(
     with_tables: bool = False,
     figure_kinds: Sequence[str] = (),
     verbose: bool = False,
+    target_window: int = WINDOW,
 ) -> str:
     """Writes comparison.html and the tidy comparison.csv to `out`.
 
@@ -90,6 +98,7 @@ def write_comparison(
       with_tables: write comparison.md and comparison.tex as well.
       figure_kinds: write the figures as files of these kinds as well, such as "pdf".
       verbose: return all tables in Markdown, not the overview alone.
+      target_window: evaluations in a row whose mean has to reach a target.
 
     Returns:
       The text for the screen.
@@ -101,7 +110,7 @@ def write_comparison(
     """
     if not folders:
         raise ValueError("no run folder was given; give at least one")
-    check_targets(targets)
+    check_targets(targets, target_window)
     check_not_own(Path(out) / "comparison.html")
     runs = [result(folder) for folder in folders]
     groups = group_runs(runs)
@@ -124,7 +133,9 @@ def write_comparison(
         },
     )
     page = out / "comparison.html"
-    return _write(report, page, targets, with_tables, figure_kinds, verbose)
+    return _write(
+        report, page, targets, target_window, with_tables, figure_kinds, verbose
+    )
 
 
 def write_sweep_report(
@@ -135,6 +146,7 @@ def write_sweep_report(
     with_tables: bool = False,
     figure_kinds: Sequence[str] = (),
     verbose: bool = False,
+    target_window: int = WINDOW,
 ) -> str:
     """Writes sweep.html to `out`, from the tidy sweep.csv in `folder`.
 
@@ -145,7 +157,7 @@ def write_sweep_report(
       ValueError: no run of the sweep is finished, or a target is not an accuracy.
       FileError: a file is damaged, or cannot be written.
     """
-    check_targets(targets)
+    check_targets(targets, target_window)
     rows = sweeps.read(folder)
     about = read_json(Path(folder) / "sweep.json")
     settings = to_json(from_dict(about["experiment"]))
@@ -163,7 +175,9 @@ def write_sweep_report(
         more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
     )
     page = files.make_folder(Path(out)) / "sweep.html"
-    return _write(report, page, targets, with_tables, figure_kinds, verbose)
+    return _write(
+        report, page, targets, target_window, with_tables, figure_kinds, verbose
+    )
 
 
 class Report(NamedTuple):
@@ -183,6 +197,7 @@ def _write(
     report: Report,
     page: Path,
     targets: Sequence[float],
+    target_window: int,
     with_tables: bool,
     figure_kinds: Sequence[str],
     verbose: bool,
@@ -197,7 +212,7 @@ def _write(
     first = overview.overview_table(methods)
     sections = {
         "Differences in pairs": [pairs.pair_table(comparisons)],
-        **tables.detail_tables(report.frame, targets, report.ranked),
+        **tables.detail_tables(report.frame, targets, target_window, report.ranked),
     }
     drawn = {"differences": comparison_figures.differences(with_best)}
     pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)

@@ -8,9 +8,10 @@ A checkpoint of round r holds the `RunState` and, as Orbax's custom metadata, a 
 Orbax writes it in the background and renames it when it is complete.
 """
 
-import logging
+import gc
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +22,12 @@ import jax.numpy as jnp
 from pfljax.core.types import RunState
 from pfljax.runs.partition import crc
 from pfljax.runtime.files import CheckpointError
+from pfljax.runtime.orbax import import_orbax
 from pfljax.runtime.processes import ask, everywhere
 
 FORMAT = 4
 SHARED_BYTES = 2**24  # the smallest share of an array that a device writes
+PATIENCE_SECONDS = 10**8  # until Orbax gives up a save: three years
 
 
 class Meta(NamedTuple):
@@ -106,12 +109,16 @@ def writer(folder: Path, config_hash: str, keep: int = 2) -> Iterator[Save]:
 @contextmanager
 def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
     """Orbax's writer of checkpoints in `folder`, which keeps the newest ones."""
-    ocp = _orbax()
+    ocp = import_orbax()
     policies = ocp.training.preservation_policies
     decisions = ocp.training.save_decision_policies
     context = ocp.Context()
     # Weights do not compress well, and writing them raw is four times as fast.
     context.array.saving.use_compression = False
+    # Orbax measures time-outs by the clock on the wall, which jumps while a machine is
+    # suspended; that of a folder made in the background cannot be set.
+    context.async_options.timeout_secs = PATIENCE_SECONDS
+    context.async_options.create_directories_asynchronously = False
     # Devices that hold the same array share its writing. Each cuts out its share by its
     # own program, which takes longer to compile than a small array takes to write.
     context.array.saving.min_slice_bytes_for_replica_parallel = SHARED_BYTES
@@ -125,22 +132,6 @@ def _checkpointer(folder: Path, keep: int) -> Iterator[Any]:
         ) as checkpointer,
     ):
         yield checkpointer
-
-
-def _orbax() -> Any:
-    """Imports Orbax, without its warnings: `restore` reports damaged checkpoints."""
-    from orbax.checkpoint import v1
-
-    logging.getLogger("absl").addFilter(_is_shown)
-    logging.getLogger("asyncio").addFilter(_is_shown)
-    return v1
-
-
-def _is_shown(record: logging.LogRecord) -> bool:
-    # Of the tasks that read a damaged checkpoint, Orbax awaits only the first to fail.
-    if record.name == "asyncio":
-        return "tensorstore" not in record.getMessage()
-    return record.levelno > logging.WARNING or "orbax" not in record.pathname
 
 
 def saved_rounds(folder: Path) -> list[int]:
@@ -205,7 +196,7 @@ def read_meta(folder: Path, round_: int) -> Meta:
     """
     path = folder / str(round_)
     directory = str(path.resolve())  # Orbax takes absolute paths only
-    content = _orbax().checkpointables_metadata(directory).custom_metadata
+    content = import_orbax().checkpointables_metadata(directory).custom_metadata
     if not content:
         raise ValueError("its metadata are missing")
     if content["format"] != FORMAT:
@@ -226,18 +217,30 @@ def load(folder: Path, round_: int, abstract: RunState, config_hash: str) -> Sav
             f"{path} was saved by a run with another config, model or store; choose "
             "another --out"
         )
-    ocp = _orbax()
-    context = ocp.Context()
-    # With another number of devices, the client states have another padding.
-    context.array.loading.enable_padding_and_truncation = True
-    with context:
-        loaded = ocp.load_checkpointables(
-            str(path.resolve()), {"state": _with_sharding(abstract)}
-        )
-    state = loaded["state"]
+    state = _read_state(path, abstract)
+    if state is None:
+        raise ValueError("some of its files cannot be read")
     if meta.rows == _rows(state) and _crc(state) not in (meta.crc, None):
         raise ValueError("its bytes do not match their checksum")
     return Saved(state, meta)
+
+
+def _read_state(path: Path, abstract: RunState) -> RunState | None:
+    """The state in a checkpoint; None if Orbax cannot read it, for whatever reason."""
+    ocp = import_orbax()
+    context = ocp.Context()
+    # With another number of devices, the client states have another padding.
+    context.array.loading.enable_padding_and_truncation = True
+    checkpoint = str(path.resolve())  # Orbax takes absolute paths only
+    with context, warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of tasks that never ran
+        with suppress(Exception):
+            loaded = ocp.load_checkpointables(
+                checkpoint, {"state": _with_sharding(abstract)}
+            )
+            return loaded["state"]
+        gc.collect()  # these tasks
+    return None
 
 
 def _with_sharding(abstract: RunState) -> RunState:

@@ -62,7 +62,7 @@ def check(experiment: Experiment, from_python: Collection[str] = ()) -> None:
     optimizers.check(experiment.optimizer)
     schedules.check(experiment.schedule)
     _check_server_optimizer(experiment)
-    sinks.check_installed(experiment.log)
+    sinks.check(experiment)
 
 
 def _check(setting: str, choice: Component) -> None:

@@ -152,8 +152,26 @@ PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}  # that they import
 NOTHING = Sink(write=lambda rows: None, close=lambda: None)
 
 
-def check_installed(choices: Iterable[Component]) -> None:
-    """Raises a ValueError for a sink whose package cannot be imported."""
+def check(experiment: Experiment) -> None:
+    """Refuses a sink that would not write what it should.
+
+    Raises:
+      ValueError: its package cannot be imported.
+      FolderError: the folder has settings of Weights & Biases, which would read them if
+        the program runs in that folder, and could send the log to another server.
+    """
+    if any(choice.name == "wandb" for choice in experiment.log):
+        for name in ("wandb", ".wandb"):
+            settings = Path(experiment.folder) / name / "settings"
+            if settings.exists():
+                raise files.FolderError(
+                    f"{settings} is not of pfljax, and could send the log elsewhere; "
+                    "delete it, and set WANDB_BASE_URL or `wandb login --host` instead"
+                )
+    _check_installed(experiment.log)
+
+
+def _check_installed(choices: Iterable[Component]) -> None:
     for choice in choices:
         package = PACKAGES.get(choice.name)
         if package is None:

@@ -1,13 +1,13 @@
-"""Errors of a program in one line: exit code 2 for an error, 130 for Ctrl-C."""
+"""Errors of a program in one line: exit code 2; for signals see `runtime.signals`."""
 
 import contextlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from pfljax.runtime import signals
 from pfljax.runtime.terminal import show
 
 KINDS = (ValueError, RuntimeError, OSError, MemoryError)
@@ -28,20 +28,12 @@ def in_one_line(program: str | None = None) -> Iterator[None]:
     script. When the reader of a pipe leaves, as `| head` does, nothing is printed.
     """
     name = program or Path(sys.argv[0]).name
-
-    def stop(*_: object) -> None:
-        os.write(2, f"\n{name}: stopped; the same command resumes\n".encode())
-        os._exit(130)
-
-    # Not as a KeyboardInterrupt: Orbax's event loops swallow it now and then, and a
-    # thread that writes a checkpoint may hold the end of Python forever.
-    before = signal.signal(signal.SIGINT, stop)
     try:
-        try:
-            yield
-        finally:
-            sys.stdout.flush()
-            signal.signal(signal.SIGINT, before)
+        with signals.stopping(name):
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
     except BrokenPipeError:
         # Python flushes stdout at exit, and would print the same error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -3,6 +3,7 @@
 The host logs and saves a small state while the devices train the next rounds.
 """
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,7 +19,8 @@ from pfljax.engine.offload import Population
 from pfljax.runs import checkpoint, config, log, sinks
 from pfljax.runs.settings import Experiment
 from pfljax.runs.sinks import Sink
-from pfljax.runtime.processes import ask, everywhere, first, say
+from pfljax.runtime import signals
+from pfljax.runtime.processes import ask, every, everywhere, first, say
 from pfljax.runtime.progress import progress as progress_bar
 from pfljax.simulate import evaluation, results, stopping
 from pfljax.simulate.begin import Run
@@ -32,7 +34,15 @@ COPIED_BYTES = 2**26  # of the largest state that is saved while the next rounds
 
 
 def run_rounds(run: Run, quiet: bool) -> None:
-    """Runs the remaining rounds, and writes the summary."""
+    """Runs the remaining rounds, and writes the summary.
+
+    At SIGTERM it ends the program after the rounds that are training, and saves them.
+    """
+    with signals.deferred():
+        _run_rounds(run, quiet)
+
+
+def _run_rounds(run: Run, quiet: bool) -> None:
     experiment = run.experiment
     total = experiment.rounds
     with ExitStack() as stack:
@@ -55,11 +65,19 @@ def run_rounds(run: Run, quiet: bool) -> None:
         sink = _open_sink(run, progress.done, stack, quiet)
         write = partial(write_rounds, run, save, sink)
         progress = _train(run, population, progress, write, show)
+        results_of_clients = None
+        if not progress.terminated:
+            results_of_clients = results.write_clients(run, population, progress.state)
         # The last checkpoints are still being written.
-        arrays, mixture = results.write_clients(run, population, progress.state)
         population.commit()
+    if results_of_clients is None:
+        say(
+            f"pfljax: {run.path} is saved after round {progress.done} of {total}, at "
+            "SIGTERM; the same command resumes"
+        )
+        sys.exit(signals.REQUEUE)
     lines, _ = read_log(run, progress.done, progress.log)
-    results.write_summary(run, arrays, mixture, lines, progress)
+    results.write_summary(run, *results_of_clients, lines, progress)
 
 
 def _train(
@@ -79,6 +97,9 @@ def _train(
         state, metrics, seconds = _call_rounds(run, population, progress, pending)
         pending = _nothing
         progress, rounds = _evaluate(run, population, progress, state, metrics, seconds)
+        if _rounds_left(run, progress):
+            terminated = not every(not signals.terminated())
+            progress = progress._replace(terminated=terminated)
         if overlaps and _rounds_left(run, progress):
             # The next rounds donate the state itself.
             copy = progress._replace(state=jax.tree.map(_copy, progress.state))
@@ -96,7 +117,7 @@ def _nothing() -> None:
 
 
 def _rounds_left(run: Run, progress: Progress) -> int:
-    if progress.stopped:
+    if progress.stopped or progress.terminated:
         return 0
     return run.experiment.rounds - progress.done
 
@@ -209,7 +230,8 @@ def save_population(
 def _is_due(run: Run, progress: Progress) -> bool:
     """Whether a checkpoint is due: after an evaluation, and at least every minute."""
     evaluated = evaluation.is_due(run.experiment, progress.done)
-    return evaluated or progress.unsaved > SAVE_SECONDS
+    late = progress.unsaved > SAVE_SECONDS
+    return evaluated or late or progress.terminated
 
 
 def _can_overlap(run: Run, state: RunState) -> bool:

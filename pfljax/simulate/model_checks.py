@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pfljax import algorithms
+from pfljax import algorithms, models
 from pfljax.core.communication import (
     first_turn,
     shape_of_key,
@@ -22,8 +21,15 @@ from pfljax.core.communication import (
 from pfljax.core.types import Batch, ClientData, Key, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, contract
+from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import methods
 from pfljax.simulate.shape import Shape
+
+
+@memoize
+def check_task(own: Same, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """`models.check_task` of the user's own model, once for all widths and runs."""
+    models.check_task(own.value, input_shape, num_classes)
 
 
 def check_tokens(tasks: Iterable[Task], federation: Federation) -> None:
@@ -141,16 +147,13 @@ def _check_logits(name: str, role: str, logits: Any, expected: tuple[int, int]) 
 def _check_quantities(name: str, quantities: Any) -> None:
     """Refuses what no table of clients can show."""
     is_dict = isinstance(quantities, Mapping)
-    if not is_dict or not all(_is_real(*item) for item in quantities.items()):
+    if not is_dict or not all(
+        isinstance(key, str) and contract.is_real(value)
+        for key, value in quantities.items()
+    ):
         came = " ".join(str(quantities).split())
         raise ValueError(
             f"`quantities` of the method {name!r} returned {came}; expected a dict of "
             "one real number of the client by name; mend "
             f"{algorithms.find_file(name)}"
         )
-
-
-def _is_real(key: Any, value: Any) -> bool:
-    """Whether it is a real number by a name."""
-    is_real = value.shape == () and not jnp.iscomplexobj(value)
-    return isinstance(key, str) and is_real

@@ -37,6 +37,7 @@ class Progress(NamedTuple):
     unsaved: float = 0.0  # seconds of training that no checkpoint holds
     seconds: float = 0.0  # of training, in all
     stopped: Line | None = None  # the reason, if the run stops here
+    terminated: bool = False  # whether the run ends here, to be resumed
 
 
 class Rounds(NamedTuple):

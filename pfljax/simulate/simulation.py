@@ -25,7 +25,6 @@ from pfljax.evaluation.programs import (
 )
 from pfljax.evaluation.views import MIXTURE, SERVER
 from pfljax.evaluation.views import views as list_views
-from pfljax.models import check_task
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
@@ -111,7 +110,8 @@ def _simulation(
     _devices: int | None,
 ) -> Simulation:
     task = own.value if own else make_task(experiment, shape)
-    check_task(task, shape.input_shape, shape.num_classes)
+    if own:
+        model_checks.check_task(own, shape.input_shape, shape.num_classes)
     setting = make_setting(experiment, task, shape)
     num_clients = shape.num_clients
     name = experiment.algorithm.name

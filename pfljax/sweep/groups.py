@@ -13,8 +13,8 @@ import numpy as np
 from pfljax.core.components import Component
 from pfljax.core.types import Task
 from pfljax.engine import Setting
-from pfljax.models import check_task
 from pfljax.runs.settings import UNHASHED, Experiment
+from pfljax.runtime.programs import Same
 from pfljax.simulate import architectures, clocks, components, malicious, model_checks
 from pfljax.simulate.shape import Shape, make_shape
 from pfljax.sweep.points import Point
@@ -147,7 +147,7 @@ def _traceable(experiment: Experiment, shape: Shape, model: Task, name: str) -> 
 def _check_built(experiment: Experiment, shape: Shape, task: Task | None) -> Setting:
     """The setting of a run, after the method has checked its options."""
     if task is not None:
-        check_task(task, shape.input_shape, shape.num_classes)
+        model_checks.check_task(Same(task), shape.input_shape, shape.num_classes)
     model, setting = _make(experiment, shape, task)
     name = experiment.algorithm.name
     model_checks.check_own(name, setting, model, shape)

@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from pfljax import algorithms
 from pfljax.core.types import Task
 from pfljax.runs.settings import Experiment
+from pfljax.runtime import signals
 from pfljax.runtime.memory import free_bytes, needed_bytes
 from pfljax.runtime.programs import memoize
 from pfljax.simulate import components, size
@@ -59,7 +60,8 @@ def run_all(
 ) -> Iterator[tuple[int, Outcome]]:
     """Yields (index, outcome) of each of the R runs, call after call.
 
-    The number of runs in a call is limited by `at_once` and by memory.
+    The number of runs in a call is limited by `at_once` and by memory. After SIGTERM
+    no further call begins.
 
     Raises:
       MemoryError: not even one run fits.
@@ -90,6 +92,8 @@ def run_all(
     data = jax.device_put(data, everywhere)
     calls = _deal(inputs.cohort, num_runs, num_devices, fitting.plan.per_call)
     for runs in calls:
+        if signals.terminated():
+            return
         part = jax.device_put(take_runs(inputs, runs), split)
         outcomes = jax.device_get(fitting.program(data, part))
         # The last call may be filled with a run that is repeated.

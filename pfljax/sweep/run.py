@@ -15,7 +15,7 @@ from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices
+from pfljax.runtime import devices, signals
 from pfljax.runtime.terminal import show
 from pfljax.simulate import arguments, channels, malicious
 from pfljax.sweep import asynchronous, points, pool, program, results, run_files
@@ -69,7 +69,11 @@ def sweep(
     asked = points.make(experiment, over, federation, task)
     names = _list_values(asked, over)
     path = Path(out) if out is not None else None
-    with folder.lock(path, "sweep") if path else contextlib.nullcontext():
+    with contextlib.ExitStack() as stack:
+        if path is not None:
+            stack.enter_context(folder.lock(path, "sweep"))
+            # What is trained is kept first.
+            stack.enter_context(signals.deferred())
         done = _read_finished(path, asked)
         report = _reporter(len(asked), len(done), quiet)
         left = [point for point in asked if point.digest not in done]
@@ -81,6 +85,8 @@ def sweep(
             every = points.make(experiment, all_values, federation, task)
         _tabulate(path, all_values, every)
         for group in groups:
+            if signals.terminated():
+                break
             for point, result in _run(group, task, at_once, lanes):
                 done[point.digest] = result
                 _keep(path, all_values, point, result)

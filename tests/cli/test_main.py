@@ -15,11 +15,6 @@ from pfljax.runs.folder import read_json, read_partition, write_json
 from pfljax.simulate import run
 from pfljax.simulate.federation import build_federation
 
-# TensorStore complains of reads that a damaged file left open.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning"
-)
-
 HELP = """
 import sys, time
 from pfljax.cli.main import main
@@ -435,9 +430,12 @@ MISTAKES = [
     ),
     (["sweep", "--algorithm", "ditto:lam=1.0", "--personal_epochs=2"], "write --al"),
     # values
-    (["run", "--rounds", "many"], "Error parsing --rounds: invalid literal for int()"),
-    (["export", "run", "--client=first"], "instantiated from ['first']; see"),
-    (["run", "--algorithm"], "Missing value for argument '--algorithm'"),
+    (["run", "--rounds", "many"], "--rounds is 'many'; expected a whole number; see"),
+    (["run", "--lr=fast"], "--lr is 'fast'; expected a number; see"),
+    (["run", "--devices", "all"], "is 'all'; expected a whole number or None; see"),
+    (["report", "a", "--target", "1", "b"], "--target is '1', 'b'; expected a number;"),
+    (["export", "run", "--client=first"], "--client is 'first'; expected a whole"),
+    (["run", "--algorithm"], "--algorithm has no value; give"),
     (["resume"], "Missing from pfljax resume: PATH"),
     (["run", "--model= "], "model: ' ' has no name; expected name or name:key"),
     (["run", "--rounds", "0"], "rounds is 0; expected at least 1"),

@@ -36,8 +36,16 @@ def shell(command):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [0.5, 3, 9])
-def test_ctrl_c_is_one_line(delay, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "delay", "code"),
+    [
+        (signal.SIGINT, 0.5, 130),
+        (signal.SIGINT, 3, 130),
+        (signal.SIGINT, 9, 130),
+        (signal.SIGTERM, 1, 75),
+    ],
+)
+def test_ctrl_c_and_sigterm_are_one_line(number, delay, code, tmp_path):
     """While it imports, while it compiles, while it trains."""
     process = subprocess.Popen(
         [sys.executable, "-m", "pfljax", *ENDLESS, "--out", str(tmp_path / "run")],
@@ -45,9 +53,9 @@ def test_ctrl_c_is_one_line(delay, tmp_path):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     time.sleep(delay)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=300)
-    assert process.returncode == 130, said
+    assert process.returncode == code, said
     assert said.splitlines()[-1] == "pfljax: stopped; the same command resumes"
     assert "Traceback" not in said
 

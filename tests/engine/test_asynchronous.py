@@ -12,7 +12,7 @@ from pfljax.conformance import toy
 from pfljax.core.components import parse
 from pfljax.core.types import Local
 from pfljax.data.profiles import Profile
-from pfljax.engine import asynchronous, modes
+from pfljax.engine import asynchronous, contract, modes
 from pfljax.engine.clock import Clock
 from pfljax.simulate import clocks
 from pfljax.simulate.shape import Shape
@@ -119,6 +119,7 @@ def test_fedbuff_is_the_papers_update():
         w = w + 0.7 * np.average(changes, axis=0, weights=counts)
     np.testing.assert_allclose(toy.flat(state.server), w, rtol=1e-5, atol=1e-6)
     assert metrics["staleness"].max() > 0
+    assert set(metrics) <= {"loss", *contract.COUNTED}
     np.testing.assert_array_equal(metrics["reported"], np.full(6, 2))
     assert int(state.participations.sum()) == 12
 

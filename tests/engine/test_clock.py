@@ -10,7 +10,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.conformance import toy
 from pfljax.core.keys import derive
 from pfljax.data.profiles import Profile
-from pfljax.engine import clock
+from pfljax.engine import clock, contract
 from pfljax.engine.clock import Clock
 from pfljax.engine.plan import round_key
 
@@ -71,6 +71,7 @@ def test_who_is_late_does_not_report_and_costs_the_deadline():
     before, state, metrics = after(clock_of(deadline=7.5))
     np.testing.assert_allclose(metrics["seconds"], [7.5])
     np.testing.assert_array_equal(metrics["reported"], [2])
+    assert set(metrics) <= {"loss", *contract.COUNTED}
     np.testing.assert_array_equal(state.participations, [1, 1, 0, 0])
     # The mean of the two that are in time, by hand.
     local = [toy.descend(toy.flat(before.server), lambda w, k=k: toy.gradient(k, w), 2)

@@ -1,6 +1,7 @@
 """The cost of reaching a target accuracy, computed by hand and for real runs."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -64,6 +65,7 @@ def test_rounds_bytes_and_seconds_to_a_target_by_hand(make_run, tmp_path):
     # The mean of three is 0.4, 0.6, 0.77 and 0.87 at rounds 12, 16, 20 and 24.
     for target, rounds in {"0.5": 16, "0.8": 24}.items():
         assert row[f"rounds_to_{target}"] == rounds
+        assert row[f"plain_rounds_to_{target}"] == rounds - (4, 8)[target == "0.8"]
         assert row[f"bytes_to_{target}"] == 2 * 52_000 * rounds
         assert row[f"seconds_to_{target}"] == 2.5 * rounds
     assert row.area == pytest.approx(np.mean([*CURVE[1:-1], 0.45]))
@@ -80,9 +82,13 @@ def test_a_target_that_is_not_reached_is_infinite(make_run, tmp_path):
     assert np.isnan(row["seconds_to_0.5"])  # no clock
 
 
-def test_too_few_evaluations_say_nothing(make_run, tmp_path):
-    two = make_run(tmp_path / "two", "ditto", R=4, every=2)
-    assert np.isnan(spent_table(curves(two), [0.5]).iloc[0]["rounds_to_0.5"])
+def test_too_few_evaluations_have_the_plain_curve(make_run, tmp_path):
+    two = with_curve(make_run(tmp_path / "two", "ditto", R=4, every=2), [0.4, 0.6])
+    row = spent_table(curves(two), [0.5]).iloc[0]
+    assert np.isnan(row["rounds_to_0.5"])
+    assert row["plain_rounds_to_0.5"] == 4
+    mean_of_two = spent_table(curves(two), [0.5], window=2).iloc[0]
+    assert mean_of_two["rounds_to_0.5"] == 4
     one = make_run(tmp_path / "one", "ditto", R=4)
     assert np.isnan(spent_table(curves(one), [0.5]).iloc[0].area)
 
@@ -155,6 +161,12 @@ def test_a_baseline_of_other_clients_is_refused(make_run, tmp_path, name, seed, 
         report.evaluate(ours, baseline=other)
 
 
+def test_the_command_refuses_a_window_of_nothing(run_folder, tmp_path):
+    code, _, said = tiny.main("report", run_folder, "--target-window", 0)
+    expected = "expected a number of evaluations, at least 1"
+    assert (code, said) == (2, f"pfljax: target window is 0; {expected}\n")
+
+
 @pytest.mark.parametrize("target", ["0", "1.5", "nan"])
 def test_the_command_refuses_what_is_no_accuracy(run_folder, tmp_path, target):
     out = tmp_path / "out"
@@ -163,3 +175,18 @@ def test_the_command_refuses_what_is_no_accuracy(run_folder, tmp_path, target):
     assert (code, said.count("\n")) == (2, 1)
     assert "expected an accuracy above 0, at most 1, such as 0.8" in said
     assert not out.exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_target_that_is_asked_for_is_on_the_screen(make_run, tmp_path):
+    """With two evaluations it went without a word."""
+    two = with_curve(make_run(tmp_path / "two", "ditto", R=4, every=2), [0.4, 0.6])
+    command = ("report", two, "--target", 0.5)
+    code, shown, said = tiny.main(*command)
+    assert code == 0, said
+    assert re.search(r"Plain rounds to 50 % +4\.0", shown)
+    assert "until the mean of 3 evaluations in a row" in " ".join(shown.split())
+    assert not re.search(r"^Rounds to", shown, re.MULTILINE)
+    _, shown, _ = tiny.main(*command, "--target-window", 1)
+    assert re.search(r"^Rounds to 50 % +4\.0", shown, re.MULTILINE)
+    assert "Plain rounds to" not in shown

@@ -7,8 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from pfljax.report import comparison_figures, figures, pairs, quantities
+from pfljax.report import comparison_figures, figures, pairs, quantities, style
 from pfljax.report.frames import make_frame
+from pfljax.report.run_page import client_columns
 from pfljax.report.seeds import group_runs
 from pfljax.report.style import GREY, PALETTE, draw, line_styles, merge_equal
 from pfljax.runs.result import result
@@ -121,10 +122,17 @@ def test_the_timeline_has_a_bar_for_each_turn(run):
 def test_quantities_of_clients_are_drawn_by_their_size(run):
     size = run.clients["train_size"].astype(float)
     tau = np.stack([np.zeros_like(size), size**2 / 1000])
-    reporting = with_files(run, clients=run.clients | {"client/tau": tau})
-    [axes] = quantities.quantities_by_size(reporting).axes
+    # A name that is no formula of matplotlib's.
+    reporting = with_files(run, clients=run.clients | {r"client/$\my$": tau})
+    figure = quantities.quantities_by_size(reporting)
+    [axes] = figure.axes
     np.testing.assert_allclose(xy(axes.lines[0]), [size, size**2 / 1000], rtol=1e-5)
-    assert axes.get_title() == "tau\nrank correlation 1.00"
+    assert axes.get_title() == "$\\my$\nrank correlation 1.00"
+    assert style.draw(figure, "svg")
+    # Nor does a name take the place of a column of the page.
+    named = run.clients | {"client/Client": tau}
+    columns = client_columns(with_files(run, clients=named))
+    assert list(columns) == [*client_columns(run), "client/Client"]
     assert quantities.quantities_by_size(run) is None
     assert quantities.correlation_text(np.ones(20), np.arange(20)) == ""
 

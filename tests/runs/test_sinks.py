@@ -14,6 +14,7 @@ import tiny
 from pfljax import Experiment, run
 from pfljax.core import components
 from pfljax.runs import config, log, sinks
+from pfljax.runs.folder import FolderError
 from pfljax.simulate import loop
 
 JOB = Experiment(
@@ -222,6 +223,21 @@ def test_a_missing_package_is_refused_before_anything_is_compiled(
     assert "no_such_package cannot be imported (ModuleNotFoundError: " in line
     assert line.endswith("pip install 'pfljax[wandb]'")
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["wandb", ".wandb"])
+def test_a_strangers_settings_of_weights_and_biases_are_refused(
+    name, tmp_path, monkeypatch
+):
+    """In the run folder they would be those of the program."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    settings = tmp_path / name / "settings"
+    settings.write_text("[default]\nbase_url = http://127.0.0.1:9\n")
+    with pytest.raises(FolderError, match=r"settings is not of pfljax, .*; delete it"):
+        run(JOB.replace(out=str(tmp_path), log="csv,wandb"), quiet=True)
+    assert settings.exists()
 
 
 @pytest.mark.slow

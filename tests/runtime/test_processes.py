@@ -133,6 +133,24 @@ def test_two_processes_go_on_and_do_as_one(cache, killed, alone, tmp_path):
     assert "accuracy" not in second[0]
 
 
+def test_sigterm_of_one_process_ends_both_at_one_round(cache, alone, tmp_path):
+    path = tmp_path / "run"
+    pair = _pair(cache, path)
+    while _logged(path) < 2 and pair[1].poll() is None:
+        time.sleep(0.001)
+    pair[1].terminate()
+    errors = [process.communicate(timeout=LIMIT)[1] for process in pair]
+    assert [process.returncode for process in pair] == [75, 75], errors
+    done = _logged(path)
+    assert (
+        f"{path} is saved after round {done} of {JOB.rounds}, at SIGTERM" in errors[0]
+    )
+    assert "SIGTERM" not in errors[1]
+    assert (path / "checkpoints" / str(done)).is_dir()
+    _finish(_pair(cache, path))
+    _assert_same(path, alone)
+
+
 def test_two_processes_train_several_architectures(cache, tmp_path):
     """Dealt, and pinned; groups of 4 and 2 clients lie on 4 devices."""
     alone = tmp_path / "alone"

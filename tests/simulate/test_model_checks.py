@@ -3,9 +3,11 @@
 import re
 
 import pytest
+from flax import linen, nnx
 
 import tiny
-from pfljax import algorithms, forget_programs, run
+from pfljax import algorithms, forget_programs, models, run
+from pfljax.models import layers
 from pfljax.simulate.compare import compare
 from pfljax.sweep import sweep
 
@@ -73,7 +75,20 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
             "returned the metrics ['lost']; give the data loss",
         ),
         ("(c, w, {'loss': jnp.ones(4)})", "the metric 'loss' of shape [4]"),
-        ("(c, w, {'loss': 0.0, 'note': 'ok'})", "the metric 'note' 'ok'; expected an"),
+        ("(c, w, {'loss': 0.0, 'note': 'ok'})", "the metric 'note' 'ok'; expected one"),
+        (
+            "(c, w, {'loss': 0.0, 'three': jnp.ones(3)})",
+            "the metric 'three' of shape [3]; expected one real number",
+        ),
+        (
+            "(c, w, {'loss': 0.0, 'turn': 1j})",
+            "the metric 'turn' 1j; expected one",
+        ),
+        ("(c, w, {'loss': 0.0, 3: 1.0})", "a metric with the name 3; expected a text"),
+        (
+            "(c, w, {'loss': 0.0, 'asked': 1.0})",
+            "metric 'asked', which pfljax counts",
+        ),
     ],
 )
 def test_training_that_returns_something_else(folder, tmp_path, result, expected):
@@ -95,3 +110,62 @@ def test_a_file_that_is_no_text_is_named(folder, encoding):
     with pytest.raises(ValueError, match="the method 'mym' cannot be imp") as error:
         algorithms.method("mym")
     check_message(error, f"{folder}/mym.py: SyntaxError: ")
+
+
+class Centred(linen.Module):
+    """Takes the mean of the batch in every mode."""
+
+    @linen.compact
+    def __call__(self, x):
+        return x - x.mean(0)
+
+
+class Batched(nnx.Module):
+    """Its normalisation cannot be told to leave the training mode."""
+
+    def __init__(self, rngs):
+        self.norm = nnx.BatchNorm(64, rngs=rngs)
+
+    def __call__(self, x):
+        return self.norm(layers.flatten(x), use_running_average=False)
+
+
+class Normed(nnx.Module):
+    def __init__(self, rngs):
+        self.body = Batched(rngs)
+        self.head = nnx.Linear(64, 10, rngs=rngs)
+
+
+def linen_task(norm, head=None):
+    body = linen.Sequential([norm, layers.flatten])
+    network = models.Network(body, head or linen.Dense(10))
+    return models.task(network, (8, 8, 1), scale=16.0)
+
+
+UNTRAINED = linen.Dense(10, kernel_init=linen.initializers.zeros)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        linen_task(linen.BatchNorm(use_running_average=False)),
+        linen_task(Centred(), UNTRAINED),
+        models.task_from_nnx(Normed, (8, 8, 1)),
+    ],
+)
+def test_a_model_that_looks_at_its_batch_in_evaluation_is_refused(task, tmp_path):
+    small = tiny.TINY.replace(algorithm="fedavg", model="mine", out=str(tmp_path / "r"))
+    uses = (
+        lambda: run(small, task=task),
+        lambda: sweep(small, {"seed": [0]}, task=task),
+    )
+    for use in uses:
+        with pytest.raises(ValueError, match="other examples of its batch") as error:
+            use()
+        check_message(error, "expected running statistics in evaluation mode")
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("norm", [linen.BatchNorm(), layers.BatchNorm()])
+def test_a_model_may_keep_running_statistics_or_say_that_it_has_none(norm):
+    models.check_task(linen_task(norm), (8, 8, 1), 10)

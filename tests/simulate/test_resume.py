@@ -9,6 +9,7 @@ import time
 import pytest
 
 import tiny
+from pfljax.runs import checkpoint
 
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", rounds=24, eval_every=3)
@@ -92,6 +93,72 @@ def test_killed_anywhere_ends_with_the_same_bits(env, wholes, tmp_path, store, m
     _finish(job, env)
     tiny.assert_same_run(folder, wholes[models])
     assert not _saving(folder)
+
+
+# Each call is one round, so that a signal comes between two checkpoints.
+BY_ROUND = f"from pfljax.simulate import loop; loop.CALL_SECONDS = 0; {tiny.COMMAND}"
+
+
+def _terminate(command, env, ready):
+    """Sends SIGTERM to `pfljax COMMAND` as soon as ready(); returns its stderr."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BY_ROUND, *command],
+        env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while process.poll() is None and not ready():
+        time.sleep(0.001)
+    process.send_signal(signal.SIGTERM)
+    out, errors = process.communicate(timeout=120)
+    assert (process.returncode, out) == (75, ""), errors
+    return errors.splitlines()
+
+
+@pytest.mark.parametrize("store", ["device", "host"])
+def test_sigterm_saves_after_the_round_and_the_same_command_goes_on(
+    env, tmp_path, store
+):
+    long = JOB.replace(rounds=90, eval_every=60, state_storage=store)
+    folder = tmp_path / "run"
+    job = long.replace(out=str(folder))
+    command = ["run", *tiny.options(job)]
+    last = _terminate(command, env, lambda: _logged(folder) >= 9)[-1]
+    done = _logged(folder)
+    assert 9 <= done < 60
+    assert last == (
+        f"pfljax: {folder} is saved after round {done} of 90, at SIGTERM; the same "
+        "command resumes"
+    )
+    assert checkpoint.saved_rounds(folder / "checkpoints") == [done]
+    _finish(job, env)
+    whole = long.replace(out=str(tmp_path / "whole"))
+    _finish(whole, env)
+    tiny.assert_same_run(folder, tmp_path / "whole")
+
+
+def test_sigterm_ends_a_comparison_in_its_first_run(env, tmp_path):
+    job = JOB.replace(out=str(tmp_path), rounds=90, eval_every=60)
+    flags = tiny.options(job.replace(algorithm="fedavg"))
+    log = tmp_path / "local" / "s0"
+    command = ["compare", "fedper", *flags, "--seeds", "1"]
+    last = _terminate(command, env, lambda: _logged(log) >= 9)[-1]
+    assert last.startswith(f"pfljax: {log} is saved after round ")
+    assert [path.name for path in tmp_path.iterdir()] == ["local"]
+
+
+def test_sigterm_ends_a_sweep_after_the_runs_that_train(env, tmp_path):
+    flags = tiny.options(JOB.replace(out=str(tmp_path), rounds=90))
+    command = ["sweep", *flags, "--over", "seed", *map(str, range(12))]
+    runs = tmp_path / "runs"
+    last = _terminate(command, env, lambda: list(runs.glob("*.npz")))[-1]
+    assert last == "pfljax: stopped; the same command resumes"
+    finished = list(runs.glob("*.npz"))
+    assert 1 <= len(finished) < 12
+    assert not list(runs.glob("*.part"))
+    before = {path: path.stat().st_mtime_ns for path in finished}
+    done = tiny.command_line(*command, env=env)
+    assert done.returncode == 0, done.stderr
+    assert {path: path.stat().st_mtime_ns for path in finished} == before
+    assert len(list(runs.glob("*.npz"))) == 12
 
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):
