@@ -59,7 +59,7 @@ def test_run_says_what_came_out(done):
     )
     devices, split, sees, *lines = errors.splitlines()
     assert devices.startswith("pfljax: ")
-    assert "0.1 of its examples" in split
+    assert "validate on 0.1 " in split
     assert sees.endswith(" x / 16")
     named = [line.split(":")[0] for line in lines]
     assert named == [f"superfed start=0.0, seed 0, round {n}/4" for n in (2, 4)]

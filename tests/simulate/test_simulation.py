@@ -120,7 +120,7 @@ def test_a_run_says_on_what_its_clients_are_evaluated():
     for source, words in (("clients", "on 0.4 of"), ("official", "on all official")):
         options = {"test": 0.4, "validation": 0.4, "test_from": source}
         federation = data.federate(arrays, "iid", num_clients=1, seed=0, **options)
-        validated, tested = describe_split(federation).split(" and tested ")
+        validated, tested = describe_split(federation).split(" and test ")
         assert words in validated
         assert tested.startswith(words)
 
