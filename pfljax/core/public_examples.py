@@ -8,7 +8,7 @@ from pfljax.core.keys import derive
 from pfljax.core.types import Array, ClientData, Key
 
 
-def require(method: str, num_public: int) -> None:
+def require_public(method: str, num_public: int) -> None:
     """Raises a ValueError if the server has no examples."""
     if num_public == 0:
         raise ValueError(

@@ -55,6 +55,6 @@ def test_another_key_draws_another_subset():
 
 
 def test_a_server_without_examples_is_refused():
-    public_examples.require("fedmd", 1)
+    public_examples.require_public("fedmd", 1)
     with pytest.raises(ValueError, match="fedmd needs examples at the server"):
-        public_examples.require("fedmd", 0)
+        public_examples.require_public("fedmd", 0)

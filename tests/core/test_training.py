@@ -191,7 +191,7 @@ def test_purposes_have_their_own_keys():
 
 def test_a_second_training_takes_its_own_epochs():
     local, turn = Local(RATE, 4, epochs=2), turn_of(steps=10)
-    assert training.with_epochs(turn, local, None) is turn
+    assert training.with_epochs(turn, local, None).steps is turn.steps
     assert int(training.with_epochs(turn, local, 5).steps) == 25
     with pytest.raises(ValueError, match="give epochs instead of steps"):
         training.with_epochs(turn, Local(RATE, 4, epochs=None, steps=3), 5)

@@ -138,8 +138,7 @@ def training(task, adam, kl_weight, damping):
             return weight * gaussian.kl(trained[0], priors)
 
         start = lateral.paths(gaussian.gaussian(s), client.private), client.gate
-        trained, metrics = fit(loss, start, data, turn, adam, penalty=penalty)
-        q, gate = trained
+        (q, gate), metrics = fit(loss, start, data, turn, adam, penalty=penalty)
         shared, path = lateral.split_paths(q)
         change = damp(shared, s, p, damping)
         site = tree.axpy(1 / share, tree.parameters(change), client.site)

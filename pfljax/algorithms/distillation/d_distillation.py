@@ -95,7 +95,7 @@ def d_distillation(
     Raises:
       ValueError: there are no public examples.
     """
-    public_examples.require("d_distillation", num_public)
+    public_examples.require_public("d_distillation", num_public)
     count = min(subset or num_public, num_public)
 
     def draw(key):

@@ -57,7 +57,7 @@ def feddf(
     Raises:
       ValueError: there are no public examples.
     """
-    public_examples.require("feddf", num_public)
+    public_examples.require_public("feddf", num_public)
     tasks = task.peers or (task,)
     schedule = optax.cosine_decay_schedule(server_lr, max(server_steps, 1))
     adam = optax.chain(optax.clip_by_global_norm(clip), optax.adam(schedule))

@@ -36,11 +36,12 @@ import jax.numpy as jnp
 
 from pfljax.algorithms._example_outputs import compute_outputs, list_examples
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation, public_examples
+from pfljax.core import aggregation
 from pfljax.core.factories import component
 from pfljax.core.keys import fold
 from pfljax.core.losses import mean
 from pfljax.core.minibatches import steps_per_epoch, take_examples
+from pfljax.core.public_examples import draw_order, require_public, stratify
 from pfljax.core.ranges import AtLeastOne, Count
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
@@ -58,13 +59,6 @@ class Client(NamedTuple):
 
     w: Params
     prepared: Any  # f32[], 1 once it is trained on the public examples and its own
-
-
-class Message(NamedTuple):
-    """The consensus, and the examples that it is about."""
-
-    subset: Any  # i32[A]
-    consensus: Any  # f32[A, K]
 
 
 @component
@@ -91,27 +85,26 @@ def fedmd(
     Raises:
       ValueError: there are no public examples.
     """
-    public_examples.require("fedmd", num_public)
+    require_public("fedmd", num_public)
     count = min(subset, num_public)
     on_public = local._replace(batch_size=public_batch_size)
 
     def init(params, num_clients, key):
         nothing = jnp.zeros((count, task.num_classes))
-        return Server(nothing, public_examples.draw_order(key, num_public))
+        return Server(nothing, draw_order(key, num_public))
 
     def choose_subset(turn, server, client):
-        classes = task.num_classes
-        return public_examples.stratify(server.order, turn.public, count, classes)
+        return stratify(server.order, turn.public, count, task.num_classes)
 
     def message(turn, server, client):
-        return Message(choose_subset(turn, server, client), server.consensus)
+        return choose_subset(turn, server, client), server.consensus
 
+    public_steps = steps_per_epoch(on_public, num_public)
     digest_steps = digest_epochs * steps_per_epoch(on_public, count)
 
     def preparing(steps, size, is_first):
-        public_steps = pretrain_epochs * steps_per_epoch(on_public, num_public)
         own_steps = pretrain_own_epochs * steps_per_epoch(local, size)
-        return is_first * (public_steps + own_steps)
+        return is_first * (pretrain_epochs * public_steps + own_steps)
 
     method = alone(task, local)._replace(
         init=init,
@@ -126,7 +119,7 @@ def fedmd(
         origin=zero_origin,
         then=method._replace(
             message=message,
-            train=digesting(task, local, on_public, digest_epochs),
+            train=digesting(task, local, on_public, digest_steps),
             work=lambda steps, size, is_first: steps + digest_steps,
             aggregate=with_new_order,
             origin=lambda message, client, upload: upload,
@@ -152,29 +145,29 @@ def consulting(task, local, on_public, public_epochs, own_epochs):
 
 def agree(server, uploads, cohort):
     """The server with the mean logits of the clients that reported."""
-    logits = aggregation.mean(uploads, aggregation.uniform(cohort))
-    return server._replace(consensus=logits)
+    weight = aggregation.uniform(cohort)
+    return server._replace(consensus=aggregation.mean(uploads, weight))
 
 
-def digesting(task, local, on_public, epochs):
+def digesting(task, local, on_public, steps):
     """The `train` towards the consensus, and then on the client's own examples."""
 
     def train(turn, message, client, data):
-        subset = list_examples(message.subset)
-        steps = epochs * steps_per_epoch(on_public, subset.size)
+        index, consensus = message
+        subset = list_examples(index)
 
         def distance(w, batch, key):
             # A batch of `list_examples` has no inputs and labels: x are the numbers of
             # public examples, and y their positions in A, where the consensus is.
             public = take_examples(turn.public, batch.x, batch.mask)
-            target = message.consensus[batch.y]
+            target = consensus[batch.y]
             gap = task.logits(w, public, key) - target
             # A rounding error has a sign as well, and so a gradient of full size.
             gap = jnp.where(jnp.abs(gap) > 1e-5 * (1 + jnp.abs(target)), gap, 0)
             return mean(jnp.mean(jnp.abs(gap), 1), batch)
 
-        digest_turn = fold(turn, "digest", steps)
-        w, digested = fit(distance, client.w, subset, digest_turn, on_public)
+        digest = fold(turn, "digest", steps)
+        w, digested = fit(distance, client.w, subset, digest, on_public)
         w, metrics = fit(task.loss, w, data, turn, local)
         return client._replace(w=w), (), metrics | {"distance": digested["loss"]}
 
@@ -183,13 +176,11 @@ def digesting(task, local, on_public, epochs):
 
 def with_new_order(server, uploads, cohort):
     """The server with a new order of the public examples, for the next round."""
-    order = public_examples.draw_order(cohort.key, len(server.order))
-    return server._replace(order=order)
+    return server._replace(order=draw_order(cohort.key, len(server.order)))
 
 
 def prepare(task, w, purpose, examples, turn, local, epochs):
     """w_k after some epochs over the examples; 0 epochs return it as it is."""
     steps = epochs * steps_per_epoch(local, examples.size)
     turn = fold(turn, f"prepare {purpose}", steps)
-    w, _ = fit(task.loss, w, examples, turn, local, metrics=())
-    return w
+    return fit(task.loss, w, examples, turn, local, metrics=())[0]

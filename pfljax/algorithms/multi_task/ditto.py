@@ -43,13 +43,12 @@ def ditto(
         v, _ = fit(task.loss, v, data, own_turn, local, penalty=near, metrics=())
         return v, upload, metrics
 
-    def work(steps, size, is_first):
-        return steps + steps_in_epochs(steps, local, personal_epochs)
-
     return shared._replace(
         init_client=lambda params, client_id, key: params,
         train=train,
-        work=work,
+        work=lambda steps, size, is_first: (
+            steps + steps_in_epochs(steps, local, personal_epochs)
+        ),
         personal=lambda turn, w, v, data: v,
         newcomer=lambda turn, w, data: w,
     )
