@@ -7,7 +7,7 @@ import pytest
 
 import perceptron
 from pfljax import models
-from pfljax.algorithms.distillation.fedmd import Message, fedmd
+from pfljax.algorithms.distillation.fedmd import fedmd
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core.communication import trace_exchanges
@@ -143,7 +143,7 @@ def test_digesting_moves_a_party_towards_the_others():
     wanted = TASK.predict(w, batch) + jnp.array([1.0, 0, -1])
     client = method.init_client(w, 0, None)
     chosen = jnp.array([3, 0, 5, 1, 2, 4])
-    message = Message(subset=chosen, consensus=wanted[chosen])
+    message = (chosen, wanted[chosen])
     after, upload, metrics = method.train(turn, message, client, toy.one(TRAIN, 1))
     gaps = [np.abs(TASK.predict(v, batch) - wanted).mean() for v in (w, after.w)]
     assert gaps[0] == pytest.approx(2 / 3, rel=1e-5)
