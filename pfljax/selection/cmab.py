@@ -14,7 +14,7 @@ from pfljax.core.aggregation import record
 from pfljax.core.factories import component
 from pfljax.core.losses import cross_entropy
 from pfljax.core.minibatches import take_batch
-from pfljax.core.public_examples import require
+from pfljax.core.public_examples import require_public
 from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, Share
 from pfljax.core.types import Array, Cohort, Key, Params, Task
 from pfljax.selection.base import Selection
@@ -64,7 +64,7 @@ def cmab(
       beta: a larger one estimates more unequal shares.
       memory: share of old rewards that is kept.
     """
-    require("cmab", num_public)
+    require_public("cmab", num_public)
     require_cohort(cohort, num_clients)
 
     def choose(state: State, key: Key) -> Array:

@@ -14,7 +14,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.minibatches import take_batch
-from pfljax.core.public_examples import require
+from pfljax.core.public_examples import require_public
 from pfljax.core.ranges import AtLeastOne, Share
 from pfljax.core.types import Array, Cohort, Key, Params, Task
 from pfljax.selection import q_network
@@ -70,7 +70,7 @@ def favor(
       components: principal components of a model.
       hidden: units of the value network.
     """
-    require("favor", num_public)
+    require_public("favor", num_public)
     require_cohort(cohort, num_clients)
     at_random = uniform(cohort, num_clients)
     widths = ((num_clients + 1) * components, hidden, hidden, num_clients)
