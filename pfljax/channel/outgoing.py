@@ -50,8 +50,9 @@ def _check(
 ) -> None:
     if algorithm.uploads_by_client and channel.one_for_all:
         raise ValueError(
-            "a robust value replaces every upload, but the server of this method needs "
-            "each client's own upload; choose another channel, such as clip"
+            "robust aggregation and noise at the server replace every upload by one "
+            "value, but the server of this method needs each client's own upload; "
+            "choose another channel, such as clip"
         )
     if not origins.fits(origin, upload):
         raise ValueError(

@@ -31,6 +31,11 @@ def report(
         page = (out or first) / "sweep.html"
         text = write_sweep_report(first, page.parent, targets, **options)
     elif is_alone and not _is_comparison(first):
+        if options["with_tables"]:
+            raise ValueError(
+                "--tables writes the tables of a comparison or a sweep, but "
+                f"{first} is one run; give several runs, or leave it out"
+            )
         page = (out or first) / "report.html"
         for_a_run = {key: options[key] for key in ("figure_kinds", "target_window")}
         text = write_run_report(first, page.parent, targets, **for_a_run)

@@ -120,7 +120,9 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
 
 def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
     if y.dtype.kind not in "iu":
-        raise ValueError(f"labels are of type {y.dtype}; expected integers 0 .. K-1")
+        raise ValueError(
+            f"labels are of type {y.dtype}; expected integers 0 .. K-1, none missing"
+        )
     if y.min() < 0:
         raise ValueError(f"the smallest label is {y.min()}; labels start at 0")
     if num_classes is not None and y.max() >= num_classes:
@@ -139,7 +141,7 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
     if num_classes is None and y.min() > 0:
         raise ValueError(
             f"the smallest label is {y.min()}; labels start at 0: subtract "
-            f"{y.min()}, or give num_classes if no example has a smaller label"
+            f"{y.min()}; or give num_classes, if smaller classes have no examples here"
         )
     return y.astype(np.int32)
 
@@ -148,7 +150,8 @@ def _convert_client(client: Any, count: int) -> np.ndarray:
     client = _column("client", client, count)
     if client.dtype.kind not in "iuSU":
         raise ValueError(
-            f"client ids are of type {client.dtype}; expected integers or strings"
+            f"client ids are of type {client.dtype}; expected integers or strings, "
+            "none missing"
         )
     return renumber(client)
 

@@ -113,9 +113,7 @@ def federate(
         "noise": noise,
         **_left_out(arrays, partition_name, dealt.order),
     }
-    unused = int(np.sum(arrays.official == OFFICIAL_VALIDATION))
-    if unused and source == "clients" and examples == "train":
-        settings["unused_validation"] = unused
+    settings["unused"] = _count_unused(arrays, source, test_from, examples)
     if len(held_by_server):
         settings |= {"public": public, "public_examples": len(held_by_server)}
     return _assemble(noisy, split, settings, _server_data(arrays, held_by_server))
@@ -227,6 +225,21 @@ def _check_leaks(
             "the Partition has official validation examples; leave them out, or choose "
             "examples='all'"
         )
+
+
+def _count_unused(
+    arrays: Arrays, validation_from: str, test_from: str, examples: str
+) -> dict[str, int]:
+    """The numbers of official examples that no client has, by part."""
+    counts = {}
+    for part, number, source in (
+        ("validation", OFFICIAL_VALIDATION, validation_from),
+        ("test", OFFICIAL_TEST, test_from),
+    ):
+        count = int(np.sum(arrays.official == number))
+        if count and source == "clients" and examples == "train":
+            counts[part] = count
+    return counts
 
 
 def _left_out(

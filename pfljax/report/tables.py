@@ -168,7 +168,8 @@ def target_table(
     if not keep_known(values, columns):
         return Table("", [], [])
     title = "Until a target"
-    note = NOTES[title].format(window=count_noun(window, "evaluation"))
+    successive = "evaluation" if window == 1 else "successive evaluation"
+    note = NOTES[title].format(window=count_noun(window, successive))
     return make_table(title, values, columns, note, ranked)
 
 

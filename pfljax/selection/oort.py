@@ -83,8 +83,8 @@ def oort(
       preferred: quantile of seconds above which a client is slow.
       pacer: rounds of a window of the pacer; 0 for none.
       cap: quantile at which utilities are cut off; 1 cuts none.
-      most: reports after which a client is drawn only if there are too few others; 0
-        for no limit.
+      most: a client that has reported so many times is drawn only if there are too
+        few others; 0 for no limit.
     """
     seconds = np.asarray(seconds, np.float64)
     num_clients = len(sizes)

@@ -16,7 +16,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.simulate import privacy
 from pfljax.simulate.shape import Shape
 
-OF_A_NUMBER = ("krum", "trimmed_mean")  # with a condition on the number of uploads
+NEED_COUNT = ("krum", "trimmed_mean")  # with a condition on the number of uploads
 
 
 def make_channel(experiment: Experiment, num_clients: int) -> Channel | None:
@@ -47,7 +47,7 @@ def _check_stacks(experiment: Experiment, setting: Setting) -> None:
     if setting.groups is None or setting.algorithm.architecture is None:
         return
     for choice in experiment.aggregation:
-        if choice.name in OF_A_NUMBER:
+        if choice.name in NEED_COUNT:
             raise ValueError(
                 f"aggregation {choice.name!r} needs a known number of uploads, but "
                 f"{experiment.algorithm.name} aggregates each architecture by itself, "
@@ -60,23 +60,26 @@ def _check_noise(experiment: Experiment, setting: Setting) -> None:
     """Refuses noise at the server if a client changes the number by which it divides.
 
     That number, and the choice of the other clients, must not depend on a client's
-    examples: the noise hides what it adds to the sum, and nothing else.
+    examples: the noise hides what it adds to the sum, and nothing else. Lost uploads
+    and stragglers are no such case, since the server divides by the clients that it
+    asked (`channel.private`).
     """
     if privacy.find_mechanism(experiment.channel) is None:
         return
     chosen, clock = experiment.selection.name, setting.clock
     reason = ""
     if chosen not in privacy.SELECTIONS:
-        reason = f"selection {chosen!r} may ask more or fewer clients, or others"
+        reason = f"selection {chosen!r} does not ensure this"
     elif setting.groups is not None:
         reason = "a cohort has a random number of clients of each architecture"
     elif clock is not None and np.any(np.asarray(clock.profile.availability) < 1):
         reason = f"devices of the profile {str(experiment.profile)!r} may be absent"
     if reason:
         raise ValueError(
-            "the noise of the channel hides what a client adds to the sum of a cohort, "
-            f"and nothing else, but {reason}; choose selection 'uniform', one model, "
-            "and devices that are always available, or leave out the noise"
+            "noise at the server needs a cohort whose size and members do not depend "
+            f"on a client's examples, but {reason}; choose selection 'uniform' or "
+            "'round_robin', one model, and devices that are always available, or leave "
+            "out the noise"
         )
 
 

@@ -45,9 +45,13 @@ def describe_split(federation: Federation) -> str:
         SOURCES.get(manifest[f"{part}_from"], f"{manifest[part]:.3g} of their examples")
         for part in ("validation", "test")
     )
-    unused = manifest.get("unused_validation")
-    rest = f"; {unused} official validation examples are not used" if unused else ""
-    return f"clients validate on {validation} and test on {test}{rest}"
+    if manifest["validation_from"] == "clients" and not manifest["validation"]:
+        validation = "no examples"
+    unused = [
+        f"; {count} official {part} examples are not used"
+        for part, count in manifest["unused"].items()
+    ]
+    return f"clients validate on {validation} and test on {test}{''.join(unused)}"
 
 
 def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
@@ -61,7 +65,7 @@ def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
     sees = [
         f"{shifted} / {words['scale']}"
         if task.vocab is None
-        else f"{shifted} as one of {task.vocab} tokens, which are not scaled"
+        else f"{shifted} as tokens from 0 to {task.vocab - 1}, which are not scaled"
         for task in tasks
     ]
     return " or ".join(dict.fromkeys(sees))

@@ -72,8 +72,8 @@ def _run_rounds(run: Run, quiet: bool) -> None:
         population.commit()
     if results_of_clients is None:
         say(
-            f"pfljax: {run.path} is saved after round {progress.done} of {total}, at "
-            "SIGTERM; the same command resumes"
+            f"pfljax: SIGTERM: saved {run.path} after round {progress.done} of "
+            f"{total}; the same command resumes"
         )
         sys.exit(signals.REQUEUE)
     lines, _ = read_log(run, progress.done, progress.log)

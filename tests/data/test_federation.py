@@ -157,9 +157,9 @@ def test_other_clients_are_validated_as_they_are_tested(marked, test_from, chose
 
 def test_validation_examples_that_no_client_has_are_counted(marked):
     found = federate(marked, "iid", num_clients=6, seed=0)
-    assert found.manifest["unused_validation"] == np.sum(marked.official == 2)
+    assert found.manifest["unused"]["validation"] == np.sum(marked.official == 2)
     given = federate(marked, "natural", num_clients=None, seed=0)
-    assert "unused_validation" not in given.manifest
+    assert "validation" not in given.manifest["unused"]
 
 
 def test_clients_do_not_train_on_official_validation_examples(marked):

@@ -185,7 +185,7 @@ def test_a_target_that_is_asked_for_is_on_the_screen(make_run, tmp_path):
     code, shown, said = tiny.main(*command)
     assert code == 0, said
     assert re.search(r"Plain rounds to 50 % +4\.0", shown)
-    assert "until the mean of 3 evaluations in a row" in " ".join(shown.split())
+    assert "the mean of 3 successive evaluations" in " ".join(shown.split())
     assert not re.search(r"^Rounds to", shown, re.MULTILINE)
     _, shown, _ = tiny.main(*command, "--target-window", 1)
     assert re.search(r"^Rounds to 50 % +4\.0", shown, re.MULTILINE)

@@ -142,9 +142,7 @@ def test_sigterm_of_one_process_ends_both_at_one_round(cache, alone, tmp_path):
     errors = [process.communicate(timeout=LIMIT)[1] for process in pair]
     assert [process.returncode for process in pair] == [75, 75], errors
     done = _logged(path)
-    assert (
-        f"{path} is saved after round {done} of {JOB.rounds}, at SIGTERM" in errors[0]
-    )
+    assert f"SIGTERM: saved {path} after round {done} of {JOB.rounds}" in errors[0]
     assert "SIGTERM" not in errors[1]
     assert (path / "checkpoints" / str(done)).is_dir()
     _finish(_pair(cache, path))

@@ -125,8 +125,8 @@ def test_sigterm_saves_after_the_round_and_the_same_command_goes_on(
     done = _logged(folder)
     assert 9 <= done < 60
     assert last == (
-        f"pfljax: {folder} is saved after round {done} of 90, at SIGTERM; the same "
-        "command resumes"
+        f"pfljax: SIGTERM: saved {folder} after round {done} of 90; the same command "
+        "resumes"
     )
     assert checkpoint.saved_rounds(folder / "checkpoints") == [done]
     _finish(job, env)
@@ -141,7 +141,7 @@ def test_sigterm_ends_a_comparison_in_its_first_run(env, tmp_path):
     log = tmp_path / "local" / "s0"
     command = ["compare", "fedper", *flags, "--seeds", "1"]
     last = _terminate(command, env, lambda: _logged(log) >= 9)[-1]
-    assert last.startswith(f"pfljax: {log} is saved after round ")
+    assert last.startswith(f"pfljax: SIGTERM: saved {log} after round ")
     assert [path.name for path in tmp_path.iterdir()] == ["local"]
 
 

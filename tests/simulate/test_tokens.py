@@ -73,7 +73,7 @@ def test_a_model_sees_the_same_tokens_whatever_their_type():
 
 
 @pytest.mark.parametrize(
-    ("model", "sees"), [("logistic", "x / 255"), (LSTM, "x as one of 50 tokens")]
+    ("model", "sees"), [("logistic", "x / 255"), (LSTM, "x as tokens from 0 to 49")]
 )
 def test_a_run_says_what_its_model_sees(model, sees):
     bytes_ = clients(TOKENS.astype(np.uint8))
