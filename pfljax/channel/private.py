@@ -76,8 +76,7 @@ def adaptive_clip(
 
     C <- C exp(-rate (b - quantile)), where b is the share of changes that are not
     longer than C. Andrew et al., NeurIPS 2021, https://arxiv.org/abs/1905.03871,
-    Algorithm 1. A `multiplier` adds noise as in `dp`; the noise of b takes a part of
-    it.
+    Algorithm 1. A `multiplier` adds noise as in `dp`, part of it to b.
 
     Args:
       norm: the first C.

@@ -62,8 +62,11 @@ def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
         is_one = value.size == 1
         words[name] = f"{value.item():g}" if is_one else f"{name}{list(value.shape)}"
     shifted = f"(x - {words['shift']})" if shift.any() else "x"
+    scaled = f"{shifted}, not scaled"
+    if (np.asarray(federation.scale) != 1).any():
+        scaled = f"{shifted} / {words['scale']}"
     sees = [
-        f"{shifted} / {words['scale']}"
+        scaled
         if task.vocab is None
         else f"{shifted} as tokens from 0 to {task.vocab - 1}, which are not scaled"
         for task in tasks

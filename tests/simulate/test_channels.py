@@ -153,7 +153,7 @@ REFUSED = {
         "selection 'bernoulli' does not ensure this",
     ),
     "noise with draws above one": (
-        {"channel": ["clip", "dp"], "selection": "by_size"}, "selection 'by_size' does not",
+        {"channel": ["clip", "dp"], "selection": "by_size"}, "'by_size' does not",
     ),
     "noise with empty places": (
         {"channel": ["adaptive_clip:multiplier=1"], "selection": "availability"},
