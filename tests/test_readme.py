@@ -43,7 +43,7 @@ def here(tmp_path, folder, monkeypatch):
     os.environ.update(before)
 
 
-def _blank(folder, *_):
+def _blank(folder, *_, **__):
     (folder / "report.html").write_text("")
     return ""
 
