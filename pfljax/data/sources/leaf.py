@@ -81,7 +81,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
 def _count_classes(y: np.ndarray) -> int | None:
     """Returns K by the labels; None where they may be ids (`from_arrays` decides)."""
     if y.dtype.kind in "iu" and y.max() < MOST_UNNAMED:
-        return int(y.max()) + 1 if y.min() == 0 else None
+        return int(y.max()) + 1
     return None
 
 
