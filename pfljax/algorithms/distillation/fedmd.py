@@ -153,8 +153,7 @@ def digesting(task, local, on_public, steps):
     """The `train` towards the consensus, and then on the client's own examples."""
 
     def train(turn, message, client, data):
-        index, consensus = message
-        subset = list_examples(index)
+        subset, consensus = message
 
         def distance(w, batch, key):
             # A batch of `list_examples` has no inputs and labels: x are the numbers of
@@ -167,7 +166,7 @@ def digesting(task, local, on_public, steps):
             return mean(jnp.mean(jnp.abs(gap), 1), batch)
 
         digest = fold(turn, "digest", steps)
-        w, digested = fit(distance, client.w, subset, digest, on_public)
+        w, digested = fit(distance, client.w, list_examples(subset), digest, on_public)
         w, metrics = fit(task.loss, w, data, turn, local)
         return client._replace(w=w), (), metrics | {"distance": digested["loss"]}
 

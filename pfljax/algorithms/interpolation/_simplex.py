@@ -82,6 +82,12 @@ def draw_near(key: Key, beta: Array, radius: Any) -> Array:
     return beta + share * direction
 
 
+def draw_for(placed: Array, key: Key, beta: Array, radius: Any) -> Array:
+    """A point near beta if the client is placed, else any point, f32[M]."""
+    near = draw_near(key, beta, radius)
+    return jnp.where(placed, near, draw(key, len(beta)))
+
+
 def place_clients(updates: Models, count: int) -> Array:
     """The point of each client, f32[C, M]: of least energy for those that have sent.
 

@@ -170,8 +170,7 @@ def training(task, local, radius, lam):
         def loss(w, batch, key):
             # A point drawn anew at every step; the key itself is that of dropout.
             draw = derive(key, "alpha")
-            near = simplex.draw_near(draw, beta, radius)
-            alpha = jnp.where(placed, near, simplex.draw(draw, len(beta)))
+            alpha = simplex.draw_for(placed, draw, beta, radius)
             return task.loss(simplex.point(task, w, alpha), batch, key)
 
         trained, metrics = fit(loss, w, data, turn, local)
