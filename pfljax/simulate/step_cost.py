@@ -5,7 +5,7 @@ and one or two seconds for a ResNet-18.
 """
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from pfljax.core.communication import shape_of_key, shapes_of_batch, shapes_of_model
 from pfljax.core.types import Task
@@ -29,7 +29,7 @@ def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
         if flops is None:
             return None
         alone = setting._replace(algorithm=stack.algorithm, groups=None)
-        work = count_gradients(alone, jnp.int32(STEPS), jnp.int32(size), False)
+        work = count_gradients(alone, np.int32(STEPS), np.int32(size), False)
         total += len(stack.ids) * flops * float(work) / STEPS
     return total / shape.num_clients
 
