@@ -84,7 +84,7 @@ def require_rate(rate: Any) -> None:
     is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
     name = "server_optimizer: learning_rate"
     requirements.require(name, rate, is_number, "a number")
-    limits = ranges.NOT_NEGATIVE
+    limits = ranges.POSITIVE
     requirements.require(name, rate, limits.takes(rate), limits.expected)
 
 

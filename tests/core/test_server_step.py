@@ -43,6 +43,7 @@ def test_moments_go_on_and_statistics_take_the_whole_step(text, moved):
         ("sgd:momentum=2.0", "momentum is 2.0; expected a number >= 0 and below 1"),
         ("sgd:beta=0.9", "server optimizer 'sgd': unknown parameter 'beta'; known: "),
         ("adam:b1=2.0", "b1 is 2.0; expected a number >= 0 and below 1"),
+        ("sgd:learning_rate=0.0", "learning_rate is 0.0; expected a finite number > 0"),
         ("", "has no name"),
     ],
 )

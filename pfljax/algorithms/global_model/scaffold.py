@@ -22,7 +22,7 @@ from pfljax.core import aggregation, statistics, tree
 from pfljax.core.factories import component
 from pfljax.core.minibatches import steps_per_epoch
 from pfljax.core.optimizers import learning_rate
-from pfljax.core.ranges import Count, NotNegative
+from pfljax.core.ranges import Count, Positive
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit, full_gradient
 from pfljax.core.types import Algorithm, Local, Params, Task, zero_origin
@@ -48,7 +48,7 @@ def scaffold(
     local: Local,
     *,
     option: Literal["I", "II"] = "II",
-    server_lr: NotNegative = 1.0,
+    server_lr: Positive = 1.0,
     finetune: Count = 0,
 ) -> Algorithm:
     """Builds SCAFFOLD; its first round is FedAvg with uniform weights.
