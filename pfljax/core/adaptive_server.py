@@ -22,7 +22,7 @@ import optax
 from pfljax.core import tree
 from pfljax.core.components import Component
 from pfljax.core.factories import component
-from pfljax.core.ranges import BelowOne, NotNegative, Positive
+from pfljax.core.ranges import BelowOne, Positive
 from pfljax.core.types import Array
 
 # (v, D^2) -> v
@@ -38,7 +38,7 @@ class Moments(NamedTuple):
 
 @component
 def fedavgm(
-    *, learning_rate: NotNegative = 1.0, momentum: BelowOne = 0.9
+    *, learning_rate: Positive = 1.0, momentum: BelowOne = 0.9
 ) -> optax.GradientTransformation:
     """FedAvgM: SGD with momentum; momentum 0 at learning rate 1 takes the mean."""
     return optax.sgd(learning_rate, momentum)
@@ -46,7 +46,7 @@ def fedavgm(
 
 @component
 def fedadagrad(
-    *, learning_rate: NotNegative = 0.1, b1: BelowOne = 0.0, tau: Positive = 1e-3
+    *, learning_rate: Positive = 0.1, b1: BelowOne = 0.0, tau: Positive = 1e-3
 ) -> optax.GradientTransformation:
     """FedAdagrad; with a large `tau` it is SGD."""
     return _adaptive(lambda v, square: v + square, learning_rate, b1, tau)
@@ -55,7 +55,7 @@ def fedadagrad(
 @component
 def fedadam(
     *,
-    learning_rate: NotNegative = 0.1,
+    learning_rate: Positive = 0.1,
     b1: BelowOne = 0.9,
     b2: BelowOne = 0.99,
     tau: Positive = 1e-3,
@@ -71,7 +71,7 @@ def fedadam(
 @component
 def fedyogi(
     *,
-    learning_rate: NotNegative = 0.1,
+    learning_rate: Positive = 0.1,
     b1: BelowOne = 0.9,
     b2: BelowOne = 0.99,
     tau: Positive = 1e-3,
