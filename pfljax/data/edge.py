@@ -61,15 +61,15 @@ def as_integers(name: str, value: Any, shape: str = "[N]") -> np.ndarray:
 
 
 def plain(values: np.ndarray) -> np.ndarray:
-    """Converts objects that are all texts or all integers, and whole floats.
+    """Converts objects that are all texts or all numbers, and whole floats.
 
     pandas gives texts as objects, and JSON may hold labels as 5.0. Other arrays stay.
     """
     if values.dtype.kind in "OT":
-        for kind in (str, int):
+        for kind in (str, (int, float, np.integer, np.floating)):
             if all(isinstance(value, kind) for value in values.flat):
                 values = np.array(values.tolist())
-    if values.dtype.kind == "f" and (np.abs(values) < 2**53).all():
+    if values.dtype.kind == "f" and (np.abs(values.astype(np.float64)) < 2**53).all():
         whole = values.astype(np.int64)
         return whole if (whole == values).all() else values
     return values

@@ -113,7 +113,7 @@ def federate(
         "noise": noise,
         **_left_out(arrays, partition_name, dealt.order),
     }
-    settings["unused"] = _count_unused(arrays, source, test_from, examples)
+    settings["unused"] = _count_unused(arrays, split, held_by_server)
     if len(held_by_server):
         settings |= {"public": public, "public_examples": len(held_by_server)}
     return _assemble(noisy, split, settings, _server_data(arrays, held_by_server))
@@ -228,18 +228,26 @@ def _check_leaks(
 
 
 def _count_unused(
-    arrays: Arrays, validation_from: str, test_from: str, examples: str
+    arrays: Arrays, split: Split, held_by_server: np.ndarray
 ) -> dict[str, int]:
-    """The numbers of official examples that no client has, by part."""
-    counts = {}
-    for part, number, source in (
-        ("validation", OFFICIAL_VALIDATION, validation_from),
-        ("test", OFFICIAL_TEST, test_from),
-    ):
-        count = int(np.sum(arrays.official == number))
-        if count and source == "clients" and examples == "train":
-            counts[part] = count
-    return counts
+    """The numbers of official examples that nobody has, by part."""
+    count, starts = len(split.order), split.offsets.ravel()
+    ends = starts + split.sizes.ravel()
+    # Clients may share spans: an example is covered by those that began before it.
+    begun = np.bincount(starts, minlength=count + 1)
+    ended = np.bincount(ends, minlength=count + 1)
+    is_covered = np.cumsum(begun - ended)[:-1] > 0
+    is_used = np.zeros(len(arrays.y), bool)
+    is_used[split.order[is_covered]] = True
+    is_used[held_by_server] = True
+    left = {
+        name: int(np.sum((arrays.official == number) & ~is_used))
+        for name, number in (
+            ("validation", OFFICIAL_VALIDATION),
+            ("test", OFFICIAL_TEST),
+        )
+    }
+    return {name: number for name, number in left.items() if number}
 
 
 def _left_out(

@@ -59,6 +59,17 @@ def check_metrics(metrics: Metrics) -> None:
         )
 
 
+def join_metrics(before: Metrics, added: Metrics) -> Metrics:
+    """The metrics of all exchanges of a round; the loss is that of the last one."""
+    repeated = sorted((before.keys() & added.keys()) - {"loss", *COUNTED})
+    if repeated:
+        raise ValueError(
+            f"two exchanges of a round returned the metric {repeated[0]!r}, and the "
+            "log has room for one; give each another name"
+        )
+    return before | added
+
+
 def check_training(algorithm: Algorithm, returned: Any) -> tuple[Any, Any, Metrics]:
     """Returns `returned` if it is (client, upload, metrics).
 

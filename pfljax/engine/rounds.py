@@ -66,7 +66,7 @@ def one_round(
         after, of_exchange, uploads = _exchange(
             exchange, after, train, turns, cohort, public
         )
-        metrics |= of_exchange
+        metrics = contract.join_metrics(metrics, of_exchange)
     contract.check_metrics(metrics)
     reports = metrics
     if setting.clock is not None:

@@ -156,10 +156,14 @@ def test_other_clients_are_validated_as_they_are_tested(marked, test_from, chose
 
 
 def test_validation_examples_that_no_client_has_are_counted(marked):
+    official, kept = (np.flatnonzero(marked.official == part) for part in (2, 0))
     found = federate(marked, "iid", num_clients=6, seed=0)
-    assert found.manifest["unused"]["validation"] == np.sum(marked.official == 2)
+    assert found.manifest["unused"]["validation"] == len(official)
     given = federate(marked, "natural", num_clients=None, seed=0)
     assert "validation" not in given.manifest["unused"]
+    # A Partition may give them to clients.
+    two = federate(marked, from_indices([official[1:], kept]), num_clients=2, seed=0)
+    assert two.manifest["unused"]["validation"] == 1
 
 
 def test_clients_do_not_train_on_official_validation_examples(marked):

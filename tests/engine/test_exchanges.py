@@ -66,6 +66,16 @@ def test_what_is_then_has_noise_of_its_own():
     assert np.abs(twice - 2 * once).min() > 1e-3
 
 
+def test_a_metric_of_two_exchanges_is_refused():
+    def train(*given):
+        client, upload, metrics = AVERAGED.train(*given)
+        return client, upload, metrics | {"mine": jnp.float32(0)}
+
+    twice = AVERAGED._replace(train=train, then=AVERAGED._replace(train=train))
+    with pytest.raises(ValueError, match="two exchanges .* the metric 'mine'"):
+        after_a_round(setting_of(twice))
+
+
 def test_traffic_counts_every_exchange():
     once = count_traffic(AVERAGED, TASK, 4, (4,))
     twice = count_traffic(AVERAGED._replace(then=AVERAGED), TASK, 4, (4,))

@@ -145,11 +145,22 @@ def linen_task(norm, head=None):
 UNTRAINED = linen.Dense(10, kernel_init=linen.initializers.zeros)
 
 
+class Residual(linen.Module):
+    """Its branch begins with zeros, and hides the normalisation within."""
+
+    @linen.compact
+    def __call__(self, x):
+        zeros = linen.initializers.zeros
+        norm = linen.BatchNorm(use_running_average=False, scale_init=zeros)
+        return x + norm(x)
+
+
 @pytest.mark.parametrize(
     "task",
     [
         linen_task(linen.BatchNorm(use_running_average=False)),
         linen_task(Centred(), UNTRAINED),
+        linen_task(Residual()),
         models.task_from_nnx(Normed, (8, 8, 1)),
     ],
 )

@@ -58,16 +58,18 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
             raise ValueError("it mixes texts and numbers; give all users the same")
         x = np.concatenate([user.x for user in users])
         y = np.concatenate([user.y for user in users])
-        options: dict[str, Any] = {"num_classes": classes or _count_classes(y)}
+        options: dict[str, Any]
         if is_text == {True}:
             options = {
                 "num_classes": classes or len(letters),
                 "class_names": tuple(letters),
                 "scale": 1.0,
             }
-        # FEMNIST: the files hold each image as one list of grey values.
-        elif x.shape[1:] == (784,):
-            x = x.reshape(-1, 28, 28, 1)
+        else:
+            options = {"num_classes": classes or _count_classes(y)}
+            # FEMNIST: the files hold each image as one list of grey values.
+            if x.shape[1:] == (784,):
+                x = x.reshape(-1, 28, 28, 1)
         return from_arrays(
             x,
             y,
@@ -81,6 +83,11 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
 def _count_classes(y: np.ndarray) -> int | None:
     """Returns K by the labels; None where they may be ids (`from_arrays` decides)."""
     if y.dtype.kind in "iu" and y.max() < MOST_UNNAMED:
+        if y.min() > 0:
+            raise ValueError(
+                f"labels start at {y.min()}; renumber them from 0, or give classes=K, "
+                "such as 62 for a part of FEMNIST"
+            )
         return int(y.max()) + 1
     return None
 
@@ -95,25 +102,31 @@ def _read_folder(folder: Path, letters: str) -> list[User]:
             "the folder of both, such as FEMNIST's: --dataset "
             "leaf:path=FOLDER,classes=62"
         )
-    users: dict[str, list[User]] = {}
-    ordered = []
+    examples: dict[str, list[set]] = {}  # of each user, by file
+    users = []
     for file in files:
         with reading(file, LAYOUT):
             for user in _read_file(file, letters):
-                _check_new(user, users.setdefault(user.name, []))
-                users[user.name].append(user)
-                ordered.append(user)
-    return [user for user in ordered if len(user.y)]
+                if len(user.y):
+                    _check_new(user, examples.setdefault(user.name, []))
+                    users.append(user)
+    return users
 
 
-def _check_new(user: User, before: Sequence[User]) -> None:
-    """Raises a ValueError if the user has these examples in a file before."""
-    for other in before:
-        if np.array_equal(user.x, other.x) and np.array_equal(user.y, other.y):
-            raise ValueError(
-                f"user {user.name!r} has the same examples in another file of the "
-                "folder, and they would count twice; remove one of the files"
-            )
+def _check_new(user: User, before: list[set]) -> None:
+    """Adds the user's examples to those of other files.
+
+    Raises:
+        ValueError: one of the files has all of the examples of the other.
+    """
+    pairs = zip(user.x, user.y.tolist(), strict=True)
+    own = {(x.tobytes(), label) for x, label in pairs}
+    if any(own <= other or own >= other for other in before):
+        raise ValueError(
+            f"user {user.name!r} has the same examples in another file of the folder, "
+            "and they would count twice; remove one of the files"
+        )
+    before.append(own)
 
 
 def _read_file(file: Path, letters: str) -> list[User]:
@@ -132,20 +145,22 @@ def _read_file(file: Path, letters: str) -> list[User]:
             raise ValueError(f"user {name!r} has {len(x)} x and {len(y)} y")
         users.append(User(name, x, y))
     if "num_samples" in content:
-        _check_counts(users, dict(zip(names, content["num_samples"], strict=False)))
+        _check_counts(users, content["num_samples"])
     return users
 
 
-def _check_counts(users: Sequence[User], counts: dict[str, int]) -> None:
-    """Raises a ValueError if a user has not as many examples as the file says."""
+def _check_counts(users: Sequence[User], counts: Sequence[int]) -> None:
+    """Raises a ValueError if users have not as many examples as the file says."""
     # LEAF's own split of texts counts examples that it then drops.
     if any(user.x.dtype == np.uint8 for user in users):
         return
-    for user in users:
-        if len(user.y) != counts.get(user.name):
+    if len(counts) != len(users):
+        raise ValueError(f"num_samples has {len(counts)} numbers of {len(users)} users")
+    for user, count in zip(users, counts, strict=True):
+        if len(user.y) != count:
             raise ValueError(
                 f"user {user.name!r} has {len(user.y)} examples, but num_samples says "
-                f"{counts.get(user.name)}; the file is not complete, or was changed"
+                f"{count!r}; the file is not complete, or was changed"
             )
 
 

@@ -221,6 +221,15 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
             "all.json cannot be read .user 'a' has 1 examples, but num_samples says 3",
         ),
         (
+            '{"users": ["a"], "num_samples": [1, 1], '
+            '"user_data": {"a": {"x": [[1]], "y": [0]}}}',
+            "num_samples has 2 numbers of 1 users",
+        ),
+        (
+            '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1]}}}',
+            "labels start at 1; renumber them from 0, or give classes=K",
+        ),
+        (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1.5]}}}',
             "labels are of type float64; expected integers",
         ),
@@ -252,9 +261,10 @@ def test_a_copy_of_a_file_is_not_counted_twice(tmp_path):
         write(tmp_path, part, ".all.json", user)
         (tmp_path / part / "._all.json").write_bytes(b"\0\5\x16\7")  # as macOS writes
     assert len(load("leaf", path=str(tmp_path)).y) == 4
-    write(tmp_path, "train", "copy.json", user)
-    with pytest.raises(ValueError, match=r"copy.json .*user 'a' has the same exampl"):
-        load("leaf", path=str(tmp_path))
+    for part in ([[0.1], [0.2]], [0, 1]), ([[0.2], [0.1]], [1, 0]), ([[0.2]], [1]):
+        write(tmp_path, "train", "copy.json", {"a": part})
+        with pytest.raises(ValueError, match=r"copy.json .*'a' has the same exampl"):
+            load("leaf", path=str(tmp_path))
 
 
 def test_users_that_only_test_are_newcomers(tmp_path):

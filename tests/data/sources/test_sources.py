@@ -176,6 +176,7 @@ def test_from_arrays_keeps_pixels_and_names_clients_in_order():
 CELLS = {  # as pandas gives them
     "texts": (["b", "a", "b", "c"], [1, 0, 1, 2]),
     "integers": ([7, 3, 7, 9], [1, 0, 1, 2]),
+    "numbers": ([7.0, np.int64(3), np.float32(7), 9], [1, 0, 1, 2]),
 }
 
 
