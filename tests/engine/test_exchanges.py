@@ -72,7 +72,7 @@ def test_a_metric_of_two_exchanges_is_refused():
         return client, upload, metrics | {"mine": jnp.float32(0)}
 
     twice = AVERAGED._replace(train=train, then=AVERAGED._replace(train=train))
-    with pytest.raises(ValueError, match="two exchanges .* the metric 'mine'"):
+    with pytest.raises(ValueError, match=r"two exchanges .* the metric 'mine'"):
         after_a_round(setting_of(twice))
 
 
