@@ -20,6 +20,8 @@ if version("jaxlib").startswith("0.10."):  # newer ones refuse the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
+# Programs do not say from which lines their operations come: a twentieth of tracing.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # Both workers, and the processes that tests start, share what any of them compiled.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     PROGRAMS = tempfile.mkdtemp(prefix="pfljax-programs-")
@@ -64,3 +66,8 @@ def folder(tmp_path, monkeypatch):
         first = next(filter(None, inside), "")
         if name.startswith(f"{package.__name__}.") and str(tmp_path) in first:
             del sys.modules[name]
+
+
+def pytest_collection_finish():
+    """Takes what is imported by now out of the search for cycles."""
+    gc.freeze()
