@@ -111,7 +111,7 @@ def test_value_and_gradients_are_those_of_lax(name):
         assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 4])
+@pytest.mark.parametrize("count", [0, 3])
 def test_channels_alone_take_any_batch(count):
     """They are computed part by part."""
     _, kernel, options = operands("depthwise")
@@ -178,7 +178,7 @@ def test_tiles_round_by_less_than_five_millionths(size, pixels):
         assert np.std(found - true) < 5e-6 * np.std(true)
 
 
-@pytest.mark.parametrize("name", ["twocnn", "strides", "groups"])
+@pytest.mark.parametrize("name", ["twocnn", "groups"])
 def test_clients_with_kernels_of_their_own_are_convolved_each(name):
     x, kernel, options = operands(name, 2, 3)  # runs, clients
     ours = partial(result, convolution.convolve, options)

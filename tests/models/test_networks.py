@@ -28,7 +28,7 @@ SHAPES = {
     "vgg9": (28, 28),
 }
 # Of the models that take seconds to compile.
-NARROW = {"resnet18": {"stem": 8}}
+NARROW = {"resnet9": {"stem": 8}, "resnet18": {"stem": 8}}
 
 
 def build(name, shape, classes=10, **params):
