@@ -30,17 +30,20 @@ LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
 TRAIN, TEST = toy.ragged()
 CLIENTS = len(TRAIN.size)
 RUNNING = 2 * 4  # mean and variance of four channels
-REFUSING = ("fedma", "mocha")  # batch normalisation, or whatever is not linear
-METHODS = [
-    pytest.param(name, marks=() if name == "fedavg" else pytest.mark.slow)
-    for name in algorithms.methods()
-    if name not in REFUSING
-]
 
 
 def first_is_fast(first, *others):
     """The others, which guard the same rule, are slow tests."""
     return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
+
+
+# Those that aggregate, send or train in a way of their own.
+METHODS = first_is_fast(
+    "fedavg", "scaffold", "fednova", "feddyn", "per_fedavg", "pfedhn", "aruba",
+    "fedrep", "ditto", "pfedme", "fedamp", "fedem", "fedala", "apple", "apfl",
+    "superfed", "floco", "mapper", "ifca", "fedproto", "fedgen", "fedgkt", "heterofl",
+    "pfedvem", "virtual",
+)  # fmt: skip
 
 
 @cache

@@ -85,12 +85,9 @@ def test_rounds_may_be_cut_anywhere(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["ditto", "scaffold"])
 @pytest.mark.parametrize("name", NAMES)
-def test_rounds_of_other_methods_may_be_cut_anywhere(name, method):
-    if name in LOOK and method == "scaffold":
-        pytest.skip("its uploads are no models")
-    check_cuts(name, method)
+def test_rounds_with_states_of_clients_may_be_cut_anywhere(name):
+    check_cuts(name, "ditto")
 
 
 @pytest.mark.slow
