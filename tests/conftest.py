@@ -3,6 +3,7 @@
 import atexit
 import gc
 import importlib
+import itertools
 import os
 import shutil
 import sys
@@ -69,5 +70,11 @@ def folder(tmp_path, monkeypatch):
 
 
 def pytest_collection_finish():
-    """Takes what is imported by now out of the search for cycles."""
+    """Lets the search for cycles leave out what is imported, and be a rare one.
+
+    pfljax itself searches at every new setting, which a test makes in each second.
+    """
     gc.freeze()
+    programs = importlib.import_module("pfljax.runtime.programs")
+    give_back, calls = programs._give_back, itertools.count(1)
+    programs._give_back = lambda: next(calls) % 8 or give_back()

@@ -120,6 +120,7 @@ def test_kept_statistics_stay_with_their_client(factory):
     assert np.isfinite(evaluate(setting, states[-1])["loss"]).all()
 
 
+@pytest.mark.slow
 def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     data = jax.tree.map(lambda leaf: leaf[:1], TRAIN._replace(examples=()))
     data = data._replace(examples=TRAIN.examples)
@@ -181,6 +182,7 @@ def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
     toy.assert_close(ours.statistics, theirs.statistics)
 
 
+@pytest.mark.slow
 def test_bytes_of_low_rank_are_those_of_parameters():
     method = fedkd(task(), LOCAL, energy_start=1.0, energy_end=1.0)
     states, _ = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=1)

@@ -118,6 +118,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_clip_of_any_method_is_of_what_a_client_changed(case):
     """A large norm changes no bit; a tiny one leaves the origin, and what has none."""

@@ -111,6 +111,7 @@ def rows(task, local, *, near: float):
 '''
 
 
+@pytest.mark.slow
 def test_methods_of_ones_own_are_held_to_the_laws(folder, capsys):
     """One without options and bytes, and one with both from the command line."""
     (folder / "good.py").write_text(GOOD)

@@ -71,6 +71,7 @@ def test_clients_that_share_examples_differ_in_what_they_hold():
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_along_a_path_every_model_and_the_ensemble_detect():
     ends = jnp.full(4, -2.0), jnp.full(4, 3.0)
     found = programs.task_scores(Same(task()), "mixture", 4, None, 2)(ends, ROWS, OOD)

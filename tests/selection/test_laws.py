@@ -32,8 +32,11 @@ OPTIONS = {
     "tifl": {"tiers": 2, "interval": 2},
 }
 STATELESS = ("availability", "bernoulli", "by_size", "round_robin", "uniform")
+SEEN = ("cmab", "oort", "power_of_choice")  # with states of three kinds
 BY_STATE = [
-    pytest.param(name, marks=[pytest.mark.slow] * (name in STATELESS)) for name in NAMES
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in SEEN))
+    for name in NAMES
+    if name not in STATELESS
 ]
 LOOK = ("cmab", "favor")  # at the models of clients
 

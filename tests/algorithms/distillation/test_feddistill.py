@@ -64,7 +64,9 @@ def of_others(mean, count, k):
     return target, known
 
 
-@pytest.mark.parametrize("distance", ["softmax_ce", "mse"])
+@pytest.mark.parametrize(
+    "distance", ["softmax_ce", pytest.param("mse", marks=pytest.mark.slow)]
+)
 def test_feddistill_against_numpy(distance):
     """Two steps on all examples, by 5 of 8 clients a round; some lack a class."""
     method = feddistill(TASK, perceptron.FULL, lam=LAM, distance=distance)

@@ -310,6 +310,7 @@ def round_of_cnns():
     return methods, after.server
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_new_model_on_the_cohorts_examples():
     """Of the first layer, by hand: the mean of its convolution over 10 + 6 images."""
     _, server = round_of_cnns()

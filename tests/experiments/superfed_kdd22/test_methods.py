@@ -251,6 +251,7 @@ def biases(state):
     return own, {path: leaf for path, leaf in leaves.items() if path not in own}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ditto", "scaffold"])
 def test_a_server_keeps_its_biases_and_averages_the_rest(name):
     body = nn.Sequential([BatchNorm(), flatten])
