@@ -3,6 +3,7 @@
 import atexit
 import gc
 import importlib
+import itertools
 import os
 import shutil
 import sys
@@ -20,6 +21,8 @@ if version("jaxlib").startswith("0.10."):  # newer ones refuse the flag
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
+# Programs do not say from which lines their operations come: a twentieth of tracing.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # Both workers, and the processes that tests start, share what any of them compiled.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     PROGRAMS = tempfile.mkdtemp(prefix="pfljax-programs-")
@@ -64,3 +67,14 @@ def folder(tmp_path, monkeypatch):
         first = next(filter(None, inside), "")
         if name.startswith(f"{package.__name__}.") and str(tmp_path) in first:
             del sys.modules[name]
+
+
+def pytest_collection_finish():
+    """Lets the search for cycles leave out what is imported, and be a rare one.
+
+    pfljax itself searches at every new setting, which a test makes in each second.
+    """
+    gc.freeze()
+    programs = importlib.import_module("pfljax.runtime.programs")
+    give_back, calls = programs._give_back, itertools.count(1)
+    programs._give_back = lambda: next(calls) % 8 or give_back()

@@ -1,9 +1,9 @@
 """All methods through the laws of pfljax.conformance.
 
-The laws that compile programs of their own, and all laws of other options, are slow
-tests. Law 7, the limit identities, is test_limits.py; that several devices make one
-exchange a round (law 11) is engine/test_mesh.py. What a method declares stands in its
-own test file, `CONFORMANCE`: a list of cases.
+The laws that compile programs of their own, trace all channels or write files, and the
+laws of other options, are slow tests. Law 7, the limit identities, is test_limits.py;
+that several devices make one exchange a round (law 11) is engine/test_mesh.py. What a
+method declares stands in its own test file, `CONFORMANCE`: a list of cases.
 """
 
 import pytest
@@ -12,8 +12,12 @@ import declared
 from pfljax import conformance
 from pfljax.conformance.laws import COMPILING, LAWS
 
-QUICK = {number: law for number, law in LAWS.items() if number not in COMPILING}
-LONG = {number: LAWS[number] for number in COMPILING}
+COSTLY = ("2 channel", "3 restored", *COMPILING)
+QUICK = {number: law for number, law in LAWS.items() if number not in COSTLY}
+LONG = {number: LAWS[number] for number in COSTLY}
+# What the options of a method do not change is checked of its default alone.
+ALIKE = ("1", "3 restored", "4 width", "10", "11")
+OF_OPTIONS = {number: law for number, law in LAWS.items() if number not in ALIKE}
 
 
 def cases():
@@ -21,9 +25,9 @@ def cases():
     slow = pytest.mark.slow
     for first, *others in declared.of_all().values():
         yield pytest.param(first, QUICK, id=first.label)
-        yield pytest.param(first, LONG, id=f"{first.label}-compiling", marks=slow)
+        yield pytest.param(first, LONG, id=f"{first.label}-costly", marks=slow)
         for case in others:
-            yield pytest.param(case, LAWS, id=case.label, marks=slow)
+            yield pytest.param(case, OF_OPTIONS, id=case.label, marks=slow)
 
 
 @pytest.mark.parametrize(("case", "laws"), [*cases()])

@@ -177,8 +177,6 @@ def test_fedrep_without_head_epochs_never_trains_a_head():
     state = last(fedrep(TASK, LOCAL, head_epochs=0))
     heads = state.clients["head"]
     toy.assert_same(heads, jnp.broadcast_to(heads[:1], heads.shape))
-    trained = last(fedrep(TASK, LOCAL, head_epochs=1)).clients["head"]
-    assert not np.allclose(trained, heads)
 
 
 def test_pfedvem_without_a_head_is_fedavg(averaged):
@@ -626,7 +624,7 @@ MOVED = 1 - (1 - toy.RATE * toy.A) ** 3  # what three local steps make of it
     [
         (fedavg, {}, 3, toy.COUNTS * MOVED),
         (scaffold, {}, 3, toy.A),
-        (scaffold, {"option": "I"}, 3, toy.A),
+        pytest.param(scaffold, {"option": "I"}, 3, toy.A, marks=pytest.mark.slow),
         (feddyn, {"alpha": 0.4}, 3, toy.A),
         (per_fedavg, {"variant": "first_order"}, 1, toy.A * LEFT),
         (per_fedavg, {"variant": "hessian"}, 1, toy.A * LEFT**2),

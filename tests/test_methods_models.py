@@ -39,7 +39,7 @@ PARTS = {0: [], toy.BODY: ["body"], toy.HEAD: ["head"]}  # by the bytes of the t
 
 
 # All methods see a model of each kind of shape; one method a family sees the others.
-ALL_SEE = ("twonn", "twocnn", "resnet9:norm=batch", "char_lstm")
+ALL_SEE = ("twonn", "resnet9:norm=batch", "char_lstm")
 
 
 def rounds():

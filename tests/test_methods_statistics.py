@@ -30,17 +30,20 @@ LOCAL = Local(0.1, batch_size=4, epochs=2, optimizer=sgd(0.9, 1e-3))
 TRAIN, TEST = toy.ragged()
 CLIENTS = len(TRAIN.size)
 RUNNING = 2 * 4  # mean and variance of four channels
-REFUSING = ("fedma", "mocha")  # batch normalisation, or whatever is not linear
-METHODS = [
-    pytest.param(name, marks=() if name == "fedavg" else pytest.mark.slow)
-    for name in algorithms.methods()
-    if name not in REFUSING
-]
 
 
 def first_is_fast(first, *others):
     """The others, which guard the same rule, are slow tests."""
     return [first, *(pytest.param(other, marks=pytest.mark.slow) for other in others)]
+
+
+# Those that aggregate, send or train in a way of their own.
+METHODS = first_is_fast(
+    "fedavg", "scaffold", "fednova", "feddyn", "per_fedavg", "pfedhn", "aruba",
+    "fedrep", "ditto", "pfedme", "fedamp", "fedem", "fedala", "apple", "apfl",
+    "superfed", "floco", "mapper", "ifca", "fedproto", "fedgen", "fedgkt", "heterofl",
+    "pfedvem", "virtual",
+)  # fmt: skip
 
 
 @cache
@@ -117,6 +120,7 @@ def test_kept_statistics_stay_with_their_client(factory):
     assert np.isfinite(evaluate(setting, states[-1])["loss"]).all()
 
 
+@pytest.mark.slow
 def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     data = jax.tree.map(lambda leaf: leaf[:1], TRAIN._replace(examples=()))
     data = data._replace(examples=TRAIN.examples)
@@ -178,6 +182,7 @@ def test_statistics_of_a_proxy_that_sends_differences_add_up(monkeypatch):
     toy.assert_close(ours.statistics, theirs.statistics)
 
 
+@pytest.mark.slow
 def test_bytes_of_low_rank_are_those_of_parameters():
     method = fedkd(task(), LOCAL, energy_start=1.0, energy_end=1.0)
     states, _ = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=1)

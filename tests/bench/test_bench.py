@@ -90,7 +90,7 @@ def test_steps_of_a_selection_that_learns_are_not_counted():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=() if name in ("W2", "W5") else pytest.mark.slow)
+        pytest.param(name, marks=() if name == "W5" else pytest.mark.slow)
         for name in NAMES
     ],
 )
@@ -111,7 +111,9 @@ def test_steps_of_a_round_are_those_of_the_peers(name):
     "name",
     [
         # Several large models are traced in ten seconds.
-        pytest.param(name, marks=pytest.mark.slow if name in ("W8", "W9") else ())
+        pytest.param(
+            name, marks=pytest.mark.slow if name in ("W8", "W9", "W11") else ()
+        )
         for name in workloads.WORKLOADS
     ],
 )

@@ -109,14 +109,17 @@ def an_exchange(method):
     return message, client, jax.tree.map(any_of, shapes)
 
 
-CASES = [  # other options of a method send the same kinds of leaves
-    pytest.param(case, marks=[pytest.mark.slow] if place else [], id=case.label)
-    for cases in declared.of_all().values()
-    for place, case in enumerate(cases)
+# Of methods whose changes begin elsewhere than at the message; other options of a
+# method send the same kinds of leaves.
+CASES = [
+    first
+    for name, (first, *_) in declared.of_all().items()
+    if "origin" in algorithms.find_file(name).read_text()
 ]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_clip_of_any_method_is_of_what_a_client_changed(case):
     """A large norm changes no bit; a tiny one leaves the origin, and what has none."""
     factory = algorithms.method(case.name)
@@ -180,7 +183,6 @@ def test_uploads_with_parts_that_are_no_change_take_no_robust_value(name):
 def test_a_server_that_needs_each_upload_takes_no_robust_value(channels):
     with pytest.raises(ValueError, match="each client's own upload; choose"):
         after_a_round(fedamp, channels)
-    after_a_round(fedamp, ["clip:norm=1.0"])
 
 
 def test_an_upload_without_an_origin_is_refused_before_anything_runs():
@@ -238,7 +240,6 @@ def test_noise_has_its_deviation_and_differs_by_client():
     [
         ("median", lambda uploads: np.median(uploads, axis=0)),
         ("trimmed_mean:trim=0.34", lambda uploads: np.median(uploads, axis=0)),
-        ("trimmed_mean:trim=0.0", lambda uploads: uploads.mean(0)),
     ],
 )
 def test_a_robust_value_takes_the_place_of_the_mean(name, oracle):

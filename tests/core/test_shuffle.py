@@ -48,20 +48,21 @@ def test_bijection_for_every_size_to_1000_and_some_to_5000(sizes):
 def test_an_epoch_for_each_index():
     epochs, places = jnp.arange(5)[:, None], jnp.arange(37)
     key = jax.random.key(2)
-    together = index_shuffle(jnp.broadcast_to(places, (5, 37)), 37, key, epochs)
-    alone = [index_shuffle(places, 37, key, epoch) for epoch in range(5)]
+    shuffle = jax.jit(lambda *given: index_shuffle(*given))
+    together = shuffle(jnp.broadcast_to(places, (5, 37)), 37, key, epochs)
+    alone = [shuffle(places, 37, key, epoch) for epoch in range(5)]
     np.testing.assert_array_equal(together, np.stack(alone))
     assert len({tuple(row.tolist()) for row in alone}) == 5
 
 
-@pytest.mark.parametrize("size", [60_000, 1_000_003, 2**20])
+@pytest.mark.parametrize("size", [1_000_003, 2**20])
 def test_bijection_for_large_sizes(size):
     found = index_shuffle(jnp.arange(size), size, jax.random.key(1), 3)
     assert np.bincount(np.asarray(found), minlength=size).tolist() == [1] * size
 
 
 @pytest.mark.parametrize("fixed_key", [False, True], ids=["keys", "epochs"])
-@pytest.mark.parametrize("size", [2, 3, 5, 10, 17, 64])
+@pytest.mark.parametrize("size", [2, 5, 17, 64])
 def test_every_position_is_uniform(size, fixed_key):
     trials = 400 * size
     found = draw(size, trials, fixed_key=fixed_key)

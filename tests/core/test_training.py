@@ -32,8 +32,9 @@ def trained(local, turn, data=None):
     return training.fit(TASK.loss, toy.unflat(START), data, turn, local)
 
 
-@pytest.mark.parametrize("momentum", [None, MOMENTUM])
-@pytest.mark.parametrize("decay", [None, DECAY])
+@pytest.mark.parametrize(
+    ("momentum", "decay"), [(None, None), (None, DECAY), (MOMENTUM, DECAY)]
+)
 def test_sgd_is_torchs(momentum, decay):
     data, turn = toy.one(toy.noisy_clients(), 1), turn_of(steps=7)
     local = Local(RATE, 4, optimizer=optimizers.sgd(momentum, decay))
@@ -77,7 +78,7 @@ def test_ragged_clients_under_vmap_equal_each_alone():
 
     ids = jnp.arange(len(train.size))
     alone = jax.jit(run)
-    together = jax.vmap(run)(ids, train.offset, train.size, steps)
+    together = jax.jit(jax.vmap(run))(ids, train.offset, train.size, steps)
     for k in (0, 1, 6):
         expected = alone(k, train.offset[k], train.size[k], steps[k])
         found = jax.tree.map(lambda leaf, k=k: leaf[k], together)
@@ -104,7 +105,7 @@ def test_every_step_has_its_examples_and_its_key(blocks, monkeypatch):
         start = 0, jnp.zeros((most, 4)), jnp.zeros((most, 2), jnp.uint32)
         return training.over_batches(noting, start, data, turn_of(steps=steps), local)
 
-    (counts, seen, drawn), metrics = jax.vmap(run)(jnp.asarray(budgets))
+    (counts, seen, drawn), metrics = jax.jit(jax.vmap(run))(jnp.asarray(budgets))
     assert counts.tolist() == budgets
     order_key = keys.derive(turn_of().key, "minibatches")
     noise_key = keys.derive(turn_of().key, "noise")

@@ -48,6 +48,7 @@ def test_every_architecture_has_a_store(tmp_path):
     assert run._cache_size() == 2
 
 
+@pytest.mark.slow
 def test_a_selection_that_learns_is_read_round_by_round(tmp_path):
     """A round's clients follow from the losses of the round before."""
     setting, run, programs, first = stored.game(stored.ditto, select=stored.worst)

@@ -18,11 +18,6 @@ LOCAL = Local(0.1, batch_size=4, epochs=2)
 CLIENTS = len(toy.SIZES)
 COHORT = 5
 ABSENT = 1  # a place in the cohort
-MEANS = [
-    name
-    for name, factory in algorithms.methods().items()
-    if isinstance(factory(TASK, LOCAL).aggregate, Averaging)
-]
 
 
 def one_absent():
@@ -60,7 +55,7 @@ def summed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n != "fedavg")) for n in MEANS]
+    "name", ["fedavg", pytest.param("superfed", marks=pytest.mark.slow)]
 )
 def test_a_sum_is_the_mean_of_the_stack(name, monkeypatch):
     method = algorithms.method(name)(TASK, LOCAL)
@@ -71,7 +66,8 @@ def test_a_sum_is_the_mean_of_the_stack(name, monkeypatch):
 
 
 def test_most_methods_are_means():
-    assert {"fedavg", "fedprox", "fedper", "ditto", "apfl", "superfed"} <= set(MEANS)
+    for name in ("fedavg", "fedprox", "fedper", "ditto", "apfl", "superfed"):
+        assert isinstance(algorithms.method(name)(TASK, LOCAL).aggregate, Averaging)
 
 
 @pytest.mark.usefixtures("summed")

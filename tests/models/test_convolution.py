@@ -63,6 +63,10 @@ CASES = {
     ),
 }
 
+OTHER_SIZES = ("tiles of four", "tiles under 5x5", "tiles of a wide image")
+OTHER_SIZES += ("dilated, many channels", "wide padding, many channels")
+OTHER_SIZES += ("uneven", "wide padding", "two a channel")
+
 
 def draw(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
@@ -103,7 +107,13 @@ def assert_equal(ours, theirs, tolerance=1e-4):
         np.testing.assert_allclose(a / scale, b / scale, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", CASES)
+FORMS = [  # the others take one of these with other sizes
+    pytest.param(name, marks=[pytest.mark.slow] * (name in OTHER_SIZES))
+    for name in CASES
+]
+
+
+@pytest.mark.parametrize("name", FORMS)
 def test_value_and_gradients_are_those_of_lax(name):
     x, kernel, options = operands(name)
     theirs = jax.jit(partial(result, lax.conv_general_dilated, options))(x, kernel)
@@ -111,7 +121,7 @@ def test_value_and_gradients_are_those_of_lax(name):
         assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 4])
+@pytest.mark.parametrize("count", [0, 3])
 def test_channels_alone_take_any_batch(count):
     """They are computed part by part."""
     _, kernel, options = operands("depthwise")
@@ -178,7 +188,7 @@ def test_tiles_round_by_less_than_five_millionths(size, pixels):
         assert np.std(found - true) < 5e-6 * np.std(true)
 
 
-@pytest.mark.parametrize("name", ["twocnn", "strides", "groups"])
+@pytest.mark.parametrize("name", ["twocnn", "groups"])
 def test_clients_with_kernels_of_their_own_are_convolved_each(name):
     x, kernel, options = operands(name, 2, 3)  # runs, clients
     ours = partial(result, convolution.convolve, options)

@@ -37,7 +37,7 @@ FEATURES = {
 }
 
 
-DEEP = ("resnet34", "resnet50", "resnet101", "resnet152", "googlenet", "mobilenet_v2")
+DEEP = ("resnet18", "resnet50", "googlenet", "mobilenet_v2")
 BY_DEPTH = [  # what is traced for seconds is slow
     pytest.param(name, marks=[pytest.mark.slow] if name.startswith(DEEP) else [])
     for name in NARROW
@@ -164,9 +164,7 @@ def test_htresnets_have_the_counts_of_htfllib(depth, backbone):
     ("name", "total"),
     [
         ("resnet18_224", 11_689_512),
-        ("resnet34_224", 21_797_672),
         ("resnet50_224", 25_557_032),
-        ("resnet101_224", 44_549_160),
         ("resnet152_224", 60_192_808),
         ("mobilenet_v2", 3_504_872),
         ("googlenet", 6_624_904),
@@ -240,7 +238,7 @@ def test_a_gradient_reaches_all_parameters(name):
 
 
 @pytest.mark.parametrize(
-    ("features", "width"), [(64, 1000), (512, 1000), (2048, 512), (10, 7), (5, 5)]
+    ("features", "width"), [(64, 1000), (2048, 512), (10, 7), (5, 5)]
 )
 def test_columns_are_means_of_neighbouring_features(features, width):
     x = np.random.default_rng(0).normal(size=(3, features)).astype(np.float32)
@@ -264,7 +262,7 @@ def test_wider_features_are_repeated_ones():
 
 @pytest.mark.parametrize(
     ("side", "size", "after"),
-    [(112, 3, 56), (7, 3, 3), (2, 3, 1), (7, 2, 4), (1, 2, 1)],
+    [(12, 3, 6), (7, 3, 3), (2, 3, 1), (7, 2, 4)],
 )
 def test_a_last_square_may_reach_beyond_the_image(side, size, after):
     x = np.random.default_rng(0).normal(size=(2, side, side, 1)).astype(np.float32)
@@ -302,8 +300,9 @@ def test_groups_hold_models_of_the_zoo():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name == "htfe8" else ())
+        pytest.param(name, marks=pytest.mark.slow if name == "htfe9" else ())
         for name in groups.FEATURES
+        if name not in ("htfe2", "htfe3", "htfe8")  # parts of the other two
     ],
 )
 def test_models_of_a_group_have_heads_of_one_width(name):

@@ -27,10 +27,13 @@ SMALL = {
 }
 BRANCHED = ("resnet", "htresnet", "mobilenet", "googlenet")
 DEEP = tuple(name for name in models.MODELS if name.startswith(BRANCHED))
-ALIKE = tuple(name for name in models.MODELS if name.startswith("htcnn_"))  # of htcnn
+# Other depths and widths of these.
+ALIKE = ("htcnn_", "htresnet1", "htresnet3", "resnet34", "resnet101", "resnet152")
+ALIKE += tuple(f"heterofl_{level}" for level in "abde")
 BY_DEPTH = [
-    pytest.param(name, marks=[pytest.mark.slow] if name in DEEP + ALIKE else [])
+    pytest.param(name, marks=[pytest.mark.slow] if name in DEEP else [])
     for name in models.MODELS
+    if not name.startswith(ALIKE)
 ]
 
 

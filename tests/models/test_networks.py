@@ -27,8 +27,9 @@ SHAPES = {
     "mobilenet": (40, 40, 3),
     "vgg9": (28, 28),
 }
+DEEP = ("resnet18", "mobilenet")
 # Of the models that take seconds to compile.
-NARROW = {"resnet18": {"stem": 8}}
+NARROW = {"resnet9": {"stem": 8}, "resnet18": {"stem": 8}}
 
 
 def build(name, shape, classes=10, **params):
@@ -157,7 +158,15 @@ def test_groups_and_modules_label_every_leaf(name):
     assert numbers == set(range(task.num_modules))
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[pytest.mark.slow] * (name in ("resnet18", "mobilenet"))
+        )
+        for name in SHAPES
+    ],
+)
 def test_predict_is_head_of_features_and_uint8_is_float(name):
     task = build(name, SHAPES[name], **NARROW.get(name, {}))
     x = np.random.default_rng(0).integers(0, 17, (3, *SHAPES[name]), np.uint8)

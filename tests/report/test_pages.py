@@ -152,7 +152,7 @@ def test_the_page_has_a_row_for_each_client(reported, make_run, tmp_path):
         accuracy = 100 * arrays["personal/test/accuracy"][-1].astype(float)
     shown = [float(row[5]) for row in rows]
     np.testing.assert_allclose(shown, accuracy, atol=0.0051)
-    folder = make_run(tmp_path / "run", "ditto", 0, C=5000, K=100, every=20)
+    folder = make_run(tmp_path / "run", "ditto", 0, C=1000, K=100, every=20)
     write_run_report(folder)
     Page(folder / "report.html")  # of a size that a mail takes
     rows = rows_below(folder / "report.html", "Client")
@@ -172,6 +172,7 @@ def test_assumed_models_are_said_to_be_so(make_run, tmp_path):
     assert models[:3] == [several[0], several[1], several[0]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_shows_landscapes(reported, make_run, tmp_path):
     folder = shutil.copytree(reported, tmp_path / "run")
     figure, _ = style.new_figure(4, 2)
@@ -226,6 +227,7 @@ def test_a_page_begins_with_what_went_wrong(make_run, tmp_path):
     assert "highest" not in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_comparison_leaves_a_page_and_a_tidy_table(comparison_folders, tmp_path):
     write_comparison(comparison_folders, tmp_path)
     names = {p.name for p in tmp_path.rglob("*")}

@@ -168,8 +168,8 @@ def empty(folder):
 
 
 DAMAGES = [
-    *(flip, truncate, truncate_metadata, truncate_shapes),
-    *(drop_metadata, drop_state, empty),
+    *(flip, truncate, truncate_metadata, drop_metadata, drop_state, empty),
+    pytest.param(truncate_shapes, marks=pytest.mark.slow),
 ]
 
 

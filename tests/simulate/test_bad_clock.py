@@ -45,10 +45,6 @@ WRONG = {  # settings, and what the line has
         {"deadline": 0.1, "profile": "equal"},
         "the fastest client takes .* virtual seconds: no client would",
     ),
-    "places that are no cohort": (
-        {"profile": GROUPS, "mode": BUFFER, "selection": "bernoulli"},
-        "selection 'bernoulli' draws with replacement, another number than the cohort",
-    ),
     "deadline and mode": (
         {"deadline": 2.0, "profile": GROUPS, "mode": "fedasync"},
         "mode 'fedasync' has no rounds to end",

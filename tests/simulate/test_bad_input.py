@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import tiny
 from pfljax import Experiment, data
 from pfljax.data import Federation, MissingDataset
 from pfljax.runs import folder
@@ -142,18 +141,6 @@ def test_settings(name, tmp_path, idle):
     assert not (
         out / "config.json"
     ).exists()  # the corrected command may use the folder
-
-
-def test_corrected_settings_may_use_the_same_folder(tmp_path, monkeypatch):
-    def reached(run):
-        raise InterruptedError
-
-    monkeypatch.setattr(loop, "restore", reached)
-    wrong = tiny.TINY.replace(out=str(tmp_path), model="mlpp")
-    with pytest.raises(ValueError, match="unknown model"):
-        experiment.run(wrong)
-    with pytest.raises(InterruptedError):
-        experiment.run(wrong.replace(model="mlp"))
 
 
 def test_a_data_set_that_is_not_there_gives_the_command(tmp_path, monkeypatch, idle):

@@ -7,7 +7,7 @@ import pytest
 
 from pfljax import Experiment
 from pfljax.core.components import Component
-from pfljax.simulate import loop
+from pfljax.simulate import loop, width
 from pfljax.simulate import run as experiment
 from pfljax.sweep import sweep
 
@@ -133,10 +133,10 @@ def test_what_does_not_fit(tmp_path, name):
 def test_fedfomo_needs_no_validation_examples(tmp_path, monkeypatch):
     """It holds out training rows of its own."""
 
-    def reached(run):
+    def reached(*args):
         raise InterruptedError
 
-    monkeypatch.setattr(loop, "restore", reached)
+    monkeypatch.setattr(width, "bytes_needed", reached)
     job = Experiment("fedfomo", validation=0.0, out=str(tmp_path / "run"))
     with pytest.raises(InterruptedError):
         experiment.run(job)

@@ -52,9 +52,7 @@ def test_error_feedback_goes_on_bit_for_bit(whole, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "more", [{"state_storage": "disk"}, {"state_storage": "host"}, {"width": 2}]
-)
+@pytest.mark.parametrize("more", [{"state_storage": "disk"}, {"width": 2}])
 def test_memory_lies_wherever_states_do(whole, tmp_path, more):
     half = JOB.replace(channel=FEEDBACK, rounds=3, **more)
     finished(half, tmp_path)
@@ -78,16 +76,13 @@ def test_memory_of_several_architectures_has_their_shapes(tmp_path):
     assert all(isinstance(stack, channel.ClientMemory) for stack in clients)
 
 
-def test_bytes_are_those_behind_the_channel(whole):
-    summary = json.loads((whole / "summary.json").read_text())
+def test_bytes_are_those_behind_the_channel():
     setting, task, federation = parts(JOB.replace(channel=FEEDBACK))
     shape = federation.train.examples.x.shape[1:]
     plain = count_traffic(setting.algorithm, task, 10, shape)
     sent = architectures.mean_traffic(setting, task, Shape(10, shape, 10))
     assert sent.down == plain.down
     assert 0.1 * plain.up < sent.up < 0.16 * plain.up  # places beside the numbers
-    assert summary["traffic"]["up_per_client"] == sent.up
-    assert summary["traffic"]["up_total"] == 6 * 3 * sent.up
 
 
 def parts(job):
@@ -152,9 +147,6 @@ REFUSED = {
         {"channel": ["dp"], "selection": "bernoulli"},
         "selection 'bernoulli' does not ensure this",
     ),
-    "noise with draws above one": (
-        {"channel": ["clip", "dp"], "selection": "by_size"}, "'by_size' does not",
-    ),
     "noise with empty places": (
         {"channel": ["adaptive_clip:multiplier=1"], "selection": "availability"},
         "selection 'availability' does not",
@@ -204,18 +196,6 @@ REFUSED = {
         {"channel": ["dp"], "algorithm": "fedamp"},
         "needs each client's own upload",
     ),
-    "own terms are subtracted": (
-        {"aggregation": ["median"], "algorithm": "fedcurv"},
-        "needs each client's own upload",
-    ),
-    "an ensemble": (
-        {"aggregation": ["median"], "algorithm": "feddf", "public": 0.2},
-        "needs each client's own upload",
-    ),
-    "mixed": (
-        {"aggregation": ["centred_clip"], "algorithm": "ifca"},
-        "have parts that are no change: choice",
-    ),
 }  # fmt: skip
 
 
@@ -234,8 +214,7 @@ def test_noise_needs_devices_that_are_always_available(tmp_path):
     job = JOB.replace(channel=["dp"], profile=f"file:path={file}")
     with pytest.raises(ValueError, match="may be absent; choose"):
         finished(job, tmp_path / "run")
-    without = job.replace(channel=["dp:multiplier=0"], rounds=1)
-    assert finished(without, tmp_path / "run")
+    parts(job.replace(channel=["dp:multiplier=0"]))
 
 
 def test_labels_poisoned_by_another_seed_are_refused(tmp_path):

@@ -203,12 +203,3 @@ def test_the_folder_of_a_run_holds_no_comparison(tmp_path):
     with pytest.raises(FolderError, match="is the folder of a run"):
         compare([Experiment("fedper")], [0], str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
-
-
-def test_a_method_that_does_not_fit_is_refused_before_any_run(tmp_path):
-    jobs = [
-        BASE.replace(model="mlp:hidden=(4,)", algorithm=m) for m in ("fedavg", "mocha")
-    ]
-    with pytest.raises(ValueError, match="mocha"):
-        compare(jobs, [0], str(tmp_path / "out"), quiet=True)
-    assert not (tmp_path / "out").exists()

@@ -92,11 +92,10 @@ def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
         sweep(job.replace(model="logistic"), {"lr": [0.1]})
 
 
-@pytest.mark.parametrize("model", ["auto", "mlp:hidden=(4,)", "cifar_cnn"])
-def test_a_convex_solver_refuses_a_network(model, tmp_path):
+def test_a_convex_solver_refuses_a_network(tmp_path):
     """Before anything is compiled."""
     out = tmp_path / "run"
-    job = tiny.TINY.replace(algorithm="mocha", out=str(out), model=model)
+    job = tiny.TINY.replace(algorithm="mocha", out=str(out), model="auto")
     message = "^mocha is a convex solver, but the model is a network: .* model logistic"
     with compilations() as events, pytest.raises(ValueError, match=message) as error:
         run(job, quiet=True)
@@ -107,7 +106,7 @@ def test_a_convex_solver_refuses_a_network(model, tmp_path):
     assert algorithm.linear
 
 
-@pytest.mark.parametrize("shape", [(60,), (8, 8), (28, 28, 1), (32, 32, 3)])
+@pytest.mark.parametrize("shape", [(60,), (32, 32, 3)])
 def test_what_auto_stands_for_has_a_body_and_a_head(shape):
     _, task = build("fedper", "auto", SHAPE._replace(input_shape=shape))
     assert set(jax.tree.leaves(task.groups)) == {"body", "head"}

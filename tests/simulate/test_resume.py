@@ -13,7 +13,7 @@ from pfljax.runs import checkpoint
 
 pytestmark = pytest.mark.slow
 JOB = tiny.TINY.replace(algorithm="fedper", rounds=24, eval_every=3)
-LINES = sorted(random.Random(0).sample(range(9, 22), 2))  # rounds logged before a kill
+LINES = [random.Random(0).randrange(9, 22)]  # rounds logged before a kill
 # Clients of five architectures, whose states are in five stacks, or stores.
 FIVE = ",".join(f"mlp:hidden=({width},4)" for width in (8, 7, 6, 5, 3))
 MODELS = {
@@ -27,9 +27,9 @@ MODELS = {
 KILLS = {
     ("device", "one"): LINES,
     ("host", "one"): [],
-    ("disk", "five"): LINES[:1],
-    ("device", "fedasync"): LINES[:1],
-    ("disk", "fedbuff"): LINES[:1],
+    ("disk", "five"): LINES,
+    ("device", "fedasync"): LINES,
+    ("disk", "fedbuff"): LINES,
 }
 
 
@@ -113,11 +113,8 @@ def _terminate(command, env, ready):
     return errors.splitlines()
 
 
-@pytest.mark.parametrize("store", ["device", "host"])
-def test_sigterm_saves_after_the_round_and_the_same_command_goes_on(
-    env, tmp_path, store
-):
-    long = JOB.replace(rounds=90, eval_every=60, state_storage=store)
+def test_sigterm_saves_after_the_round_and_the_same_command_goes_on(env, tmp_path):
+    long = JOB.replace(rounds=90, eval_every=60, state_storage="host")
     folder = tmp_path / "run"
     job = long.replace(out=str(folder))
     command = ["run", *tiny.options(job)]

@@ -248,15 +248,16 @@ def test_a_log_that_is_not_the_checkpoints_is_refused(done, tmp_path, damage):
         run(tiny.SEEN.replace(out=str(half)))
 
 
-def test_a_log_without_checkpoints_is_not_overwritten(tmp_path):
-    job = tiny.SEEN.replace(out=str(tmp_path / "run"), eval_every=1, rounds=3)
-    run(job)
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    (tmp_path / "run" / "summary.json").unlink()
-    log = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    with pytest.raises(FolderError, match="has a log of 3 rounds, but no checkpoint"):
-        run(job)
-    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == log
+def test_a_log_without_checkpoints_is_not_overwritten(done, tmp_path):
+    half = tiny.unfinished(done, tmp_path / "half")
+    shutil.rmtree(half / "checkpoints")
+    file = half / "metrics.jsonl"
+    lines = [json.loads(line) | {"evaluations": []} for line in file.open()]
+    log = "".join(f"{json.dumps(line)}\n" for line in lines)  # all are evaluated
+    file.write_text(log)
+    with pytest.raises(FolderError, match="has a log of 4 rounds, but no checkpoint"):
+        run(tiny.SEEN.replace(out=str(half)))
+    assert file.read_text() == log
 
 
 def test_a_missing_summary_is_made_again(done, tmp_path):
@@ -273,24 +274,6 @@ def test_damaged_results_are_refused(done, tmp_path):
     (half / "clients.npz").write_bytes(b"PK")
     with pytest.raises(FolderError, match=r"clients\.npz is damaged"):
         run(tiny.SEEN.replace(out=str(half)))
-
-
-def test_clients_of_ones_own_are_held_to(tmp_path, monkeypatch):
-    def reached(run):
-        run.describe()
-        raise InterruptedError
-
-    monkeypatch.setattr(loop, "restore", reached)
-    x = np.random.default_rng(0).normal(size=(60, 3))
-    arrays = data.from_arrays(x, np.arange(60) % 3)
-    everybody = data.federate(arrays, "iid", num_clients=6, seed=0)
-    job = tiny.TINY.replace(out=str(tmp_path), dataset="mine")
-    with pytest.raises(InterruptedError):
-        run(job, everybody.take([0, 1, 2, 3]))
-    with pytest.raises(InterruptedError):
-        run(job, everybody.take([0, 1, 2, 3]))
-    with pytest.raises(FolderError, match="was started on other data"):
-        run(job, everybody.take([2, 3, 4, 5]))
 
 
 SMALL = tiny.TINY.replace(
@@ -315,6 +298,16 @@ def own(tmp_path_factory):
 
 def test_a_finished_run_is_held_to_the_clients_given(own):
     assert run(own, mine()).rounds == 2
+    refused_for_other_clients(own)
+
+
+def test_an_unfinished_run_is_held_to_the_clients_given(own, tmp_path):
+    shutil.copytree(own.out, tmp_path / "half")
+    (tmp_path / "half" / "summary.json").unlink()
+    refused_for_other_clients(own.replace(out=str(tmp_path / "half")))
+
+
+def refused_for_other_clients(own):
     assert folder.read_config(Path(own.out)).clients == 4
     with pytest.raises(FolderError, match="was started on other data"):
         run(own, mine(seed=1))  # the same labels

@@ -123,6 +123,7 @@ def rounds_of_two(tasks, **options):
     return first, step(first)[0]
 
 
+@pytest.mark.slow
 def test_each_architecture_has_the_mean_of_its_own(two):
     first, after = rounds_of_two(two, server_steps=0)
     for number, task in enumerate(two):

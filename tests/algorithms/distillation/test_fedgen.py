@@ -218,6 +218,7 @@ def test_a_client_is_evaluated_with_the_newest_head_on_its_own_body():
     toy.assert_same(evaluated, tree.merge(tree.scale(HEAD, 2.0), BODY))
 
 
+@pytest.mark.slow
 def test_bodies_may_differ():
     """A client of two hidden layers, under a server whose own model has one."""
     deep = models.task(models.mlp(3, hidden=(5, 4)), (3,))

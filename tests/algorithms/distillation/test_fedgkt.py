@@ -149,6 +149,7 @@ def test_without_distillation_clients_train_alone(trained, trained_alone):
     assert np.abs(after - before).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_server_that_learns_nothing_answers_nobody(trained_alone):
     first, _, end = played(built(alpha=5.0, server_epochs=0))
     toy.assert_same(end.clients, trained_alone[2].clients)
@@ -199,6 +200,7 @@ def test_the_evaluated_model_is_the_servers_network_on_the_clients_body():
     np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_rate_of_the_server_is_its_own():
     still = played(built(server_lr=0.0))
     toy.assert_same(still[-1].server.g, still[0].server.g)

@@ -26,7 +26,7 @@ def test_the_ring_of_the_docstring():
 
 
 @pytest.mark.parametrize("graph", gossip.GRAPHS)
-@pytest.mark.parametrize("num_clients", [1, 2, 3, 6])
+@pytest.mark.parametrize("num_clients", [1, 6])
 def test_weights_are_doubly_stochastic(graph, num_clients):
     everybody = cohort(np.arange(num_clients), np.ones(num_clients), num_clients)
     weights = np.asarray(gossip.metropolis(gossip.edges(graph, everybody)))

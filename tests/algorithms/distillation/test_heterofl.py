@@ -87,7 +87,8 @@ def test_the_mean_against_numpy():
         stack = jax.tree.map(lambda *leaves: np.stack(leaves), *w)
         sent[number] = Slice(stack, present[number])
     cohort = toy.cohort(mask, 9, weight=[7.0, 1, 3, 5, 2])._replace(places=places)
-    found = heterofl(levels()[0], NOISY).aggregate(server, sent, cohort)
+    method = heterofl(levels()[0], NOISY)
+    found = jax.jit(lambda *given: method.aggregate(*given, cohort))(server, sent)
     total = jax.tree.map(np.zeros_like, server)
     count = jax.tree.map(np.zeros_like, server)
     for number, stack in sent.items():
@@ -115,13 +116,13 @@ def alone(task, k, server, local=NOISY, steps=7, **options):
     method = heterofl(task, local, **options)
     turn = toy.turn(steps=steps, client_id=k, num_clients=8)
     message = method.message(turn, server, ())
-    _, upload, _ = method.train(turn, message, (), toy.one(TRAIN, k))
+    _, upload, _ = jax.jit(method.train)(turn, message, (), toy.one(TRAIN, k))
     cohort = toy.cohort([1.0], 8)._replace(places={task.number: jnp.array([0])})
     stacked = jax.tree.map(lambda leaf: leaf[None], upload)
     return method, upload, method.aggregate(server, {task.number: stacked}, cohort)
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [1, 2])
 def test_of_one_client_the_slice_is_taken_and_the_rest_untouched(number):
     task = levels()[number]
     server = levels()[1].init(jax.random.key(3))
@@ -309,6 +310,7 @@ def round_of_cnns():
     return methods, after.server
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_new_model_on_the_cohorts_examples():
     """Of the first layer, by hand: the mean of its convolution over 10 + 6 images."""
     _, server = round_of_cnns()

@@ -74,7 +74,7 @@ def parts(w):
     return np.asarray(w["body"], float), np.asarray(w["head"], float)[..., 0]
 
 
-@pytest.mark.parametrize("lam", [None, LAM])
+@pytest.mark.parametrize("lam", [pytest.param(None, marks=pytest.mark.slow), LAM])
 def test_floco_against_numpy(lam):
     """Rounds 0 and 1 anywhere on the simplex, 2 and 3 near the clients' points."""
     states, ids_of = toy.run_quadratic(floco, 4, vertices=M, tau=2, radius=0.5, lam=lam)

@@ -53,8 +53,8 @@ def of_all(value):
 
 @pytest.mark.parametrize(
     ("others", "took_part"),
-    [(3, True), (3, False), (0, True)],
-    ids=["one of four", "not one of three", "alone, as FedAvg"],
+    [(3, True), (3, False)],
+    ids=["one of four", "not one of three"],
 )
 def test_equal_curvature_at_equal_models_is_fedprox(others, took_part):
     """I = c and w_j = w: mu = 2 lam c (M - 1) for who was one of M, else 2 lam c M.

@@ -325,7 +325,9 @@ def test_the_objective_of_models_and_relations_falls():
     assert objectives[-1] < objectives[0] - 0.1
 
 
-@pytest.mark.parametrize("shape", [(5, 12), (12, 5)])
+@pytest.mark.parametrize(
+    "shape", [(5, 12), pytest.param((12, 5), marks=pytest.mark.slow)]
+)
 def test_sigma_against_eigenvalues(shape):
     w = np.random.default_rng(0).normal(size=(*shape,)).astype(np.float32)
     w[2] = 0

@@ -18,7 +18,6 @@ FLOCO = 4 * (10 * 2010 + 10)  # of a client, at its server: ten heads and weight
     [
         ("fedcurv", 2),
         ("fedamp", 2),
-        ("heurfedamp", 2),
         ("fedala", 1.1),
         ("fedfomo", 2),
         ("apple", 2),

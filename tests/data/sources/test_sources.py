@@ -371,6 +371,7 @@ def test_mnist_has_the_order_of_tfds(raw_dir):
     assert arrays.y[:8].tolist() == [4, 1, 0, 7, 8, 1, 2, 7]
 
 
+@pytest.mark.slow
 def test_cifar10_has_the_published_moments(raw_dir):
     arrays = raw_archives.read("cifar10", raw_dir)
     train = arrays.official == 0

@@ -166,7 +166,7 @@ def test_pfedme_against_numpy():
         np.testing.assert_allclose(found, kept, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("steps", [0, 1, 5, 8])
+@pytest.mark.parametrize("steps", [0, 5])
 def test_pfedme_of_less_work(steps):
     """Epochs have two batches, the last of them shorter; w_k steps after each."""
     task, local = toy.quadratic(), toy.full_batch(10)._replace(batch_size=2)
@@ -251,7 +251,8 @@ def biases(state):
     return own, {path: leaf for path, leaf in leaves.items() if path not in own}
 
 
-@pytest.mark.parametrize("name", ["fedavg", "ditto", "scaffold", "fedper"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ditto", "scaffold"])
 def test_a_server_keeps_its_biases_and_averages_the_rest(name):
     body = nn.Sequential([BatchNorm(), flatten])
     head = nn.Dense(3, use_bias=False)
