@@ -53,7 +53,9 @@ from pfljax.landscape.lines import Line as Line
 from pfljax.landscape.lines import between as between
 from pfljax.landscape.lines import line as line
 from pfljax.landscape.pairs import Pairs as Pairs
+from pfljax.landscape.pairs import pair_lines as pair_lines
 from pfljax.landscape.pairs import pairs as pairs
+from pfljax.landscape.pairs import sample_pairs as sample_pairs
 from pfljax.landscape.planes import Plane as Plane
 from pfljax.landscape.planes import plane as plane
 from pfljax.landscape.planes import pooled as pooled

@@ -47,6 +47,8 @@ def curve(
     *,
     kind: str = "bezier",
     t: Positions = GRID,
+    statistics: str = "recompute",
+    train: ClientData | None = None,
     batch_size: int = 10,
 ) -> Line:
     """Metrics along the curve of these points, which `train_curve` returns.
@@ -59,9 +61,19 @@ def curve(
     positions = check_ascending(t)
     if positions[0] < 0 or positions[-1] > 1:
         raise ValueError(f"t is {t}; expected positions from 0 to 1, on the curve")
-    count = len(separate(task, points))
-    weights = curve_weights(kind, count, positions)
-    metrics = mixtures(task, points, weights, data, batch_size)
+    models = _name(separate(task, points))
+    weights = np.asarray(curve_weights(kind, len(models), positions))
+    metrics = evaluate_mixtures(
+        task,
+        models,
+        weights,
+        data,
+        statistics=statistics,
+        train=train,
+        batch_size=batch_size,
+        # A bend was trained as a part of the curve alone.
+        keep=(positions == 0) | (positions == 1),
+    )
     return Line(t=positions, metrics=metrics)
 
 
@@ -70,15 +82,23 @@ def mixtures(
     points: Params,
     weights: Any,
     data: ClientData,
+    *,
+    statistics: str = "recompute",
+    train: ClientData | None = None,
     batch_size: int = 10,
 ) -> dict[str, np.ndarray]:
     """Metrics of the models of weights [P, n] of n points, f32[P] or f32[C, P].
 
-    `points` are stacked [n, ...], or [C, n, ...] for C clients.
+    `points` are stacked [n, ...], or [C, n, ...] for C clients. The other arguments are
+    those of `line`; the points themselves keep their statistics.
     """
-    models = separate(task, points)
-    named = {f"point {i}": model for i, model in enumerate(models)}
-    return evaluate_mixtures(task, named, np.asarray(weights), data, batch_size)
+    models = _name(separate(task, points))
+    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
+    return evaluate_mixtures(task, models, np.asarray(weights), data, **options)
+
+
+def _name(models: list[Params]) -> dict[str, Params]:
+    return {f"point {i}": model for i, model in enumerate(models)}
 
 
 def separate(task: Task, points: Params) -> list[Params]:

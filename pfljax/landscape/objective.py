@@ -64,8 +64,8 @@ def measure(
 def _measure(
     function, predict, options, is_stacked, batch_size, params, data, shared, width
 ):
-    def measure_client(models: tuple[Params, ...], data: ClientData) -> Any:
-        objective = make_objective(predict, models[0], data, batch_size)
+    def measure_client(params: Params, data: ClientData) -> Any:
+        objective = make_objective(predict, params, data, batch_size)
         result = function(objective, shared, *options)
         exists = data.size > 0
         return jax.tree.map(lambda leaf: jnp.where(exists, leaf, jnp.nan), result)
@@ -73,7 +73,7 @@ def _measure(
     # An accelerator's default rounds factors to 10 bits: the basis of Lanczos would
     # not stay orthogonal.
     with jax.default_matmul_precision("highest"):
-        return stacked.over_models(measure_client, (params,), data, is_stacked, width)
+        return stacked.over_models(measure_client, (params, data), is_stacked, width)
 
 
 def make_objective(

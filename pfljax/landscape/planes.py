@@ -27,6 +27,8 @@ def plane(
     *,
     alpha: Positions,
     beta: Positions,
+    statistics: str = "recompute",
+    train: ClientData | None = None,
     batch_size: int = 10,
 ) -> Plane:
     """Metrics of the models center + alpha u + beta v.
@@ -37,16 +39,18 @@ def plane(
       data: the examples of one client, or of C clients, each for its own plane.
         `pooled` makes one client of many.
       alpha, beta: ascending positions on the two axes.
-      batch_size: as in `line`.
+      statistics, train, batch_size: as in `line`; the center keeps its statistics.
 
     Raises:
-      ValueError: the shapes are not those of this task or do not agree, or the
-        positions do not ascend.
+      ValueError: the shapes are not those of this task or do not agree, the positions
+        do not ascend, or `train` is missing.
     """
     a = check_ascending(alpha, "alpha")
     b = check_ascending(beta, "beta")
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
-    metrics = evaluate_mixtures(task, models, _grid_weights(a, b), data, batch_size)
+    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
+    weights = _grid_weights(a, b)
+    metrics = evaluate_mixtures(task, models, weights, data, **options)
     on_grid = {
         name: values.reshape(*values.shape[:-1], len(a), len(b))
         for name, values in metrics.items()
