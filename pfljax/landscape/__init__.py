@@ -42,8 +42,11 @@ from pfljax.landscape.figures import draw_planes as draw_planes
 from pfljax.landscape.figures import draw_surface as draw_surface
 from pfljax.landscape.finished import Finished as Finished
 from pfljax.landscape.frames import Frame as Frame
+from pfljax.landscape.frames import Projection as Projection
 from pfljax.landscape.frames import around as around
+from pfljax.landscape.frames import cover as cover
 from pfljax.landscape.frames import principal as principal
+from pfljax.landscape.frames import project as project
 from pfljax.landscape.frames import random_direction as random_direction
 from pfljax.landscape.frames import through as through
 from pfljax.landscape.kinds.lines import RunLine as RunLine
@@ -56,7 +59,9 @@ from pfljax.landscape.pairs import Pairs as Pairs
 from pfljax.landscape.pairs import pair_lines as pair_lines
 from pfljax.landscape.pairs import pairs as pairs
 from pfljax.landscape.pairs import sample_pairs as sample_pairs
+from pfljax.landscape.planes import Marked as Marked
 from pfljax.landscape.planes import Plane as Plane
+from pfljax.landscape.planes import compare_marks as compare_marks
 from pfljax.landscape.planes import plane as plane
 from pfljax.landscape.planes import pooled as pooled
 from pfljax.landscape.sharpness import Sharpness as Sharpness

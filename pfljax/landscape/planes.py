@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core.types import ClientData, Task
-from pfljax.landscape.frames import Frame, Mark
+from pfljax.core.types import ClientData, Params, Task
+from pfljax.landscape.frames import Frame, Mark, Projection, project
 from pfljax.landscape.lines import Positions, check_ascending, evaluate_mixtures
 
 
@@ -18,6 +18,14 @@ class Plane(NamedTuple):
     beta: np.ndarray  # f32[B]
     metrics: dict[str, np.ndarray]  # "loss", "accuracy": f32[A, B] or f32[C, A, B]
     marks: dict[str, Mark]  # by the models' names
+
+
+class Marked(NamedTuple):
+    """R models, and the points of a plane at which they are drawn."""
+
+    seen: Projection  # the points, and the models' distances from the plane
+    on_plane: dict[str, np.ndarray]  # metrics of the points, f32[R]
+    models: dict[str, np.ndarray]  # metrics of the models themselves, f32[R]
 
 
 def plane(
@@ -56,6 +64,31 @@ def plane(
         for name, values in metrics.items()
     }
     return Plane(alpha=a, beta=b, metrics=on_grid, marks=frame.marks)
+
+
+def compare_marks(
+    task: Task,
+    frame: Frame,
+    models: Params,
+    data: ClientData,
+    *,
+    statistics: str = "recompute",
+    train: ClientData | None = None,
+    batch_size: int = 10,
+) -> Marked:
+    """What is lost where R models, stacked [R, ...], are drawn on a plane.
+
+    `data` and `train` are of one client; the other arguments are those of `plane`.
+    """
+    seen = project(frame, models)
+    spanning = {"center": frame.center, "u": frame.u, "v": frame.v}
+    weights = np.insert(seen.positions, 0, 1, axis=1)
+    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
+    on_plane = evaluate_mixtures(task, spanning, weights, data, **options)
+    alone = evaluate_mixtures(
+        task, {"models": models}, np.ones((1, 1)), data, **options
+    )
+    return Marked(seen, on_plane, {name: value[:, 0] for name, value in alone.items()})
 
 
 def _grid_weights(a: np.ndarray, b: np.ndarray) -> np.ndarray:
