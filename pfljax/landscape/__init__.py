@@ -9,6 +9,8 @@ pairs           lines between all pairs of clients
 frames          planes through three models, around one, along a trajectory
 planes          metrics on a grid of such a plane
 align           permutations of hidden units (`pfljax.models.units`)
+layers          lines on which one layer moves at a time
+batch_statistics  running statistics of models that nobody trained
 curvature       the Hessian: eigenpairs, trace and density, by lanczos
 sharpness       the rise of the loss in a ball
 objective       the loss that curvature and sharpness measure
@@ -28,6 +30,7 @@ from pfljax.landscape.curvature import Eigen as Eigen
 from pfljax.landscape.curvature import Trace as Trace
 from pfljax.landscape.curvature import density as density
 from pfljax.landscape.curvature import eigen as eigen
+from pfljax.landscape.curvature import layer_traces as layer_traces
 from pfljax.landscape.curvature import trace as trace
 from pfljax.landscape.curvature_figures import draw_clients as draw_clients
 from pfljax.landscape.curvature_figures import draw_spectrum as draw_spectrum
@@ -51,6 +54,8 @@ from pfljax.landscape.frames import random_direction as random_direction
 from pfljax.landscape.frames import through as through
 from pfljax.landscape.kinds.lines import RunLine as RunLine
 from pfljax.landscape.kinds.lines import run_line as run_line
+from pfljax.landscape.layers import find_layers as find_layers
+from pfljax.landscape.layers import layer_lines as layer_lines
 from pfljax.landscape.lines import Between as Between
 from pfljax.landscape.lines import Line as Line
 from pfljax.landscape.lines import between as between
