@@ -9,6 +9,8 @@ pairs           lines between all pairs of clients
 frames          planes through three models, around one, along a trajectory
 planes          metrics on a grid of such a plane
 align           permutations of hidden units (`pfljax.models.units`)
+groups          the barycentre of many models, and convex sums of them
+similarity      disagreement and CKA of all pairs of clients' models
 layers          lines on which one layer moves at a time
 batch_statistics  running statistics of models that nobody trained
 curvature       the Hessian: eigenpairs, trace and density, by lanczos
@@ -52,6 +54,9 @@ from pfljax.landscape.frames import principal as principal
 from pfljax.landscape.frames import project as project
 from pfljax.landscape.frames import random_direction as random_direction
 from pfljax.landscape.frames import through as through
+from pfljax.landscape.groups import Group as Group
+from pfljax.landscape.groups import group as group
+from pfljax.landscape.groups import group_barrier as group_barrier
 from pfljax.landscape.kinds.lines import RunLine as RunLine
 from pfljax.landscape.kinds.lines import run_line as run_line
 from pfljax.landscape.layers import find_layers as find_layers
@@ -71,4 +76,6 @@ from pfljax.landscape.planes import plane as plane
 from pfljax.landscape.planes import pooled as pooled
 from pfljax.landscape.sharpness import Sharpness as Sharpness
 from pfljax.landscape.sharpness import sharpness as sharpness
+from pfljax.landscape.similarity import disagreement as disagreement
+from pfljax.landscape.similarity import linear_cka as linear_cka
 from pfljax.models.units import hidden_units as hidden_units

@@ -27,9 +27,8 @@ def find_layers(task: Task, layers: Sequence[str] | None = None) -> dict[str, Pa
     numbers = tree.paths(task.modules)
     if layers is None:
         owners = {path: _find_module(path) for path in numbers}
-        layers = list(
-            dict.fromkeys(owners[p] for p in sorted(numbers, key=numbers.get))
-        )
+        called = sorted(numbers, key=lambda path: numbers[path])
+        layers = list(dict.fromkeys(owners[path] for path in called))
     else:
         owners = {path: _find_group(path, layers) for path in numbers}
     if empty := [layer for layer in layers if layer not in owners.values()]:
