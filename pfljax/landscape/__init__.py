@@ -9,6 +9,7 @@ pairs           lines between all pairs of clients
 frames          planes through three models, around one, along a trajectory
 planes          metrics on a grid of such a plane
 align           permutations of hidden units (`pfljax.models.units`)
+activations     the same by what the units put out
 groups          the barycentre of many models, and convex sums of them
 similarity      disagreement and CKA of all pairs of clients' models
 layers          lines on which one layer moves at a time
@@ -22,6 +23,8 @@ finished        the models of a finished run
 kinds           landscapes of a finished run: the command `pfljax landscape RUN`
 """
 
+from pfljax.landscape.activations import match_activations as match_activations
+from pfljax.landscape.align import match_many as match_many
 from pfljax.landscape.align import match_units as match_units
 from pfljax.landscape.align import permute_units as permute_units
 from pfljax.landscape.barriers import barrier as barrier

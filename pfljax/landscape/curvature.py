@@ -89,16 +89,8 @@ def eigen(
     check_whole("top", top, 1)
     check_whole("bottom", bottom, 0)
     steps = _steps(task, steps, EIGEN_STEPS, top + bottom)
-    eigenpairs = measure(
-        _eigen,
-        task,
-        params,
-        data,
-        key,
-        (top, bottom, steps),
-        batch_size,
-    )
-    return Eigen(**eigenpairs)
+    counts = (top, bottom, steps)
+    return Eigen(**measure(_eigen, task, params, data, key, counts, batch_size))
 
 
 def _eigen(
@@ -227,15 +219,8 @@ def density(
     steps = _steps(task, steps, DENSITY_STEPS, 1)
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")
-    nodes, weights = measure(
-        _quadrature,
-        task,
-        params,
-        data,
-        key,
-        (probes, steps),
-        batch_size,
-    )
+    counts = (probes, steps)
+    nodes, weights = measure(_quadrature, task, params, data, key, counts, batch_size)
     grid, values = smooth(nodes, weights, sigma)
     return Density(grid=grid, density=values, nodes=nodes, weights=weights)
 

@@ -5,7 +5,7 @@ the points by weights that add up to 1. `curve_training` makes those of low loss
 """
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,13 @@ from pfljax.core import requirements
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape.lines import Line, Positions, check_ascending, evaluate_mixtures
+from pfljax.landscape.lines import (
+    Line,
+    Options,
+    Positions,
+    check_ascending,
+    evaluate_mixtures,
+)
 
 KINDS = ("bezier", "chain")
 
@@ -47,9 +53,7 @@ def curve(
     *,
     kind: str = "bezier",
     t: Positions = GRID,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Line:
     """Metrics along the curve of these points, which `train_curve` returns.
 
@@ -63,17 +67,9 @@ def curve(
         raise ValueError(f"t is {t}; expected positions from 0 to 1, on the curve")
     models = _name(separate(task, points))
     weights = np.asarray(curve_weights(kind, len(models), positions))
-    metrics = evaluate_mixtures(
-        task,
-        models,
-        weights,
-        data,
-        statistics=statistics,
-        train=train,
-        batch_size=batch_size,
-        # A bend was trained as a part of the curve alone.
-        keep=(positions == 0) | (positions == 1),
-    )
+    # A bend was trained as a part of the curve alone.
+    keep = (positions == 0) | (positions == 1)
+    metrics = evaluate_mixtures(task, models, weights, data, keep=keep, **options)
     return Line(t=positions, metrics=metrics)
 
 
@@ -82,10 +78,7 @@ def mixtures(
     points: Params,
     weights: Any,
     data: ClientData,
-    *,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> dict[str, np.ndarray]:
     """Metrics of the models of weights [P, n] of n points, f32[P] or f32[C, P].
 
@@ -93,7 +86,6 @@ def mixtures(
     those of `line`; the points themselves keep their statistics.
     """
     models = _name(separate(task, points))
-    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
     return evaluate_mixtures(task, models, np.asarray(weights), data, **options)
 
 

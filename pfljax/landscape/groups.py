@@ -1,6 +1,6 @@
 """The loss within a group of models: at its barycentre, and of random convex sums."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.landscape.curves import mix
-from pfljax.landscape.lines import evaluate_mixtures
+from pfljax.landscape.lines import Options, evaluate_mixtures
 
 
 class Group(NamedTuple):
@@ -27,9 +27,7 @@ def group(
     *,
     draws: int = 100,
     seed: int = 0,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Group:
     """Metrics at the barycentre of n models and at `draws` convex sums of them.
 
@@ -42,16 +40,8 @@ def group(
     weights = np.concatenate([np.full((1, count), 1 / count), drawn])
 
     def evaluate(models: Params, keep: bool) -> dict[str, np.ndarray]:
-        metrics = evaluate_mixtures(
-            task,
-            {"models": models},
-            np.ones((1, 1)),
-            data,
-            statistics=statistics,
-            train=train,
-            batch_size=batch_size,
-            keep=np.array([keep]),
-        )
+        alone = {"models": models}, np.ones((1, 1)), data
+        metrics = evaluate_mixtures(task, *alone, keep=np.array([keep]), **options)
         return {name: values[:, 0] for name, values in metrics.items()}
 
     # As many sums at a time as there are models, for the same program.

@@ -1,17 +1,22 @@
 """The layers of a model, and lines on which one of them moves at a time."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import tree
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape import stacked
-from pfljax.landscape.lines import Line, Positions, check_ascending, evaluate_mixtures
+from pfljax.landscape.lines import (
+    Line,
+    Options,
+    Positions,
+    check_ascending,
+    evaluate_mixtures,
+)
 
 
 def find_layers(task: Task, layers: Sequence[str] | None = None) -> dict[str, Params]:
@@ -63,9 +68,7 @@ def layer_lines(
     layers: Sequence[str] | None = None,
     cumulative: bool = False,
     t: Positions = GRID,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> dict[str, Line]:
     """Lines from `a` on which one layer alone moves to that of `b`, by its name.
 
@@ -80,14 +83,18 @@ def layer_lines(
       layers: as in `find_layers`.
       cumulative: whether a layer starts where those before it have moved already. Then
         each line begins where the last one ended, and they lead from a to b.
-      t, statistics, train, batch_size: as in `line`; a and b keep their statistics.
+      t, options: as in `line`; a and b keep their running statistics.
 
     Raises:
       ValueError: as in `line` and `find_layers`.
     """
     positions = check_ascending(t)
     weights = np.stack([1 - positions, positions], 1)
-    start, b = _stack_both(task, a, b)
+    # Both are stacked if one is.
+    start, b = (
+        jax.tree.map(lambda *leaves, n=n: np.broadcast_arrays(*leaves)[n], a, b)
+        for n in (0, 1)
+    )
     lines = {}
     moved = [False] * len(jax.tree.leaves(task.modules))
     for name, layer in find_layers(task, layers).items():
@@ -95,31 +102,9 @@ def layer_lines(
         starts_at_a = not any(moved)
         after = [x or y for x, y in zip(moved, jax.tree.leaves(layer), strict=True)]
         keep = (positions == 0) & starts_at_a | (positions == 1) & all(after)
-        metrics = evaluate_mixtures(
-            task,
-            {"start": start, "end": end},
-            weights,
-            data,
-            statistics=statistics,
-            train=train,
-            batch_size=batch_size,
-            keep=keep,
-        )
+        ends = {"start": start, "end": end}
+        metrics = evaluate_mixtures(task, ends, weights, data, keep=keep, **options)
         lines[name] = Line(t=positions, metrics=metrics)
         if cumulative:
             start, moved = end, after
     return lines
-
-
-def _stack_both(task: Task, a: Params, b: Params) -> tuple[Params, Params]:
-    """Both models, stacked over clients if one of them is."""
-    counts = [stacked.num_clients(task, w, name) for w, name in ((a, "a"), (b, "b"))]
-    if counts[0] is None and counts[1] is not None:
-        a = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (counts[1], *leaf.shape)), a
-        )
-    elif counts[1] is None and counts[0] is not None:
-        b = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf, (counts[0], *leaf.shape)), b
-        )
-    return a, b

@@ -7,7 +7,7 @@ normalisation are computed anew at each point, see `batch_statistics`.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,21 @@ from pfljax.evaluation.passes import even_passes, rows_per_pass
 from pfljax.landscape import batch_statistics, stacked
 
 Positions = Sequence[float] | np.ndarray
+
+
+class Options(TypedDict, total=False):
+    """How models between others are evaluated.
+
+    statistics: "recompute" the running statistics of such a model on `train`; the
+      models at the ends keep theirs. "mix" interpolates them like parameters.
+    train: training examples of one client, or of C clients; only models with running
+      statistics need them.
+    batch_size: the batch size of the batchwise calibration errors, 10 by default.
+    """
+
+    statistics: str
+    train: ClientData | None
+    batch_size: int
 
 
 class Line(NamedTuple):
@@ -47,9 +62,7 @@ def line(
     data: ClientData,
     *,
     t: Positions = GRID,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Line:
     """Metrics along the line from `a` to `b`.
 
@@ -59,11 +72,7 @@ def line(
       data: the examples of one client, or of C clients, each for its own line.
         `landscape.pooled` makes one client of many.
       t: ascending positions on the line; 0 is a, 1 is b, and values beyond are allowed.
-      statistics: "recompute" the running statistics of models between the ends on
-        `train`; the ends keep theirs. "mix" interpolates them like parameters.
-      train: training examples of one client, or of C clients; only models with running
-        statistics need them.
-      batch_size: the batch size of the batchwise calibration errors.
+      options: see `Options`.
 
     Returns:
       Metrics f32[C, T] if anything is stacked, else f32[T]; NaN for clients without
@@ -75,7 +84,6 @@ def line(
     """
     positions = check_ascending(t)
     weights = np.stack([1 - positions, positions], 1)
-    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
     metrics = evaluate_mixtures(task, {"a": a, "b": b}, weights, data, **options)
     return Line(t=positions, metrics=metrics)
 

@@ -1,7 +1,7 @@
 """Lines between pairs of stacked client models, as one compiled program."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,14 @@ from pfljax.engine import chunked_vmap
 from pfljax.evaluation.metrics import from_totals, totals
 from pfljax.evaluation.over_clients import GRID
 from pfljax.landscape import batch_statistics, stacked
-from pfljax.landscape.lines import Line, Positions, check_ascending, cosine, distance
+from pfljax.landscape.lines import (
+    Line,
+    Options,
+    Positions,
+    check_ascending,
+    cosine,
+    distance,
+)
 
 BLOCK = 1024  # pairs of one program: what it holds does not grow with their number
 
@@ -32,9 +39,7 @@ def pairs(
     data: ClientData,
     *,
     points: int = 11,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Pairs:
     """Metrics along the K (K - 1) / 2 lines between K models, cosines and distances.
 
@@ -49,22 +54,11 @@ def pairs(
             f"points is {points}; expected 3 or more: the two ends and one between"
         )
     i, j = np.triu_indices(len(jax.tree.leaves(models)[0]))
-    found = pair_lines(
-        task,
-        models,
-        data,
-        i,
-        j,
-        t=np.linspace(0, 1, points),
-        statistics=statistics,
-        train=train,
-        batch_size=batch_size,
-    )
-    t = found.line.t
-    square = jax.tree.map(
-        partial(_square, i, j), found._replace(line=found.line.metrics)
-    )
-    return square._replace(line=Line(t=t, metrics=square.line))
+    t = np.linspace(0, 1, points)
+    found = pair_lines(task, models, data, i, j, t=t, **options)
+    fields = found._replace(line=found.line.metrics)
+    square = jax.tree.map(partial(_square, i, j), fields)
+    return square._replace(line=Line(t=found.line.t, metrics=square.line))
 
 
 def pair_lines(
@@ -89,8 +83,8 @@ def pair_lines(
         together, as if one client held them.
       i, j: the two models of each pair; `sample_pairs` draws some of many.
       t: ascending positions on a line.
-      statistics: as in `line`.
-      train: as in `line`; of the K clients, if `data` is: then the running statistics
+      statistics: see `Options` of lines.
+      train: see there; of the K clients, if `data` is: then the running statistics
         between two models are those of both clients' examples.
       batch_size: the batch size of the batchwise calibration errors.
 

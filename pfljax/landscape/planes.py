@@ -1,6 +1,6 @@
 """Metrics on a grid of a plane of models, as one compiled program."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,12 @@ import numpy as np
 
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.landscape.frames import Frame, Mark, Projection, project
-from pfljax.landscape.lines import Positions, check_ascending, evaluate_mixtures
+from pfljax.landscape.lines import (
+    Options,
+    Positions,
+    check_ascending,
+    evaluate_mixtures,
+)
 
 
 class Plane(NamedTuple):
@@ -35,9 +40,7 @@ def plane(
     *,
     alpha: Positions,
     beta: Positions,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Plane:
     """Metrics of the models center + alpha u + beta v.
 
@@ -47,7 +50,7 @@ def plane(
       data: the examples of one client, or of C clients, each for its own plane.
         `pooled` makes one client of many.
       alpha, beta: ascending positions on the two axes.
-      statistics, train, batch_size: as in `line`; the center keeps its statistics.
+      options: as in `line`; the center keeps its running statistics.
 
     Raises:
       ValueError: the shapes are not those of this task or do not agree, the positions
@@ -56,7 +59,6 @@ def plane(
     a = check_ascending(alpha, "alpha")
     b = check_ascending(beta, "beta")
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
-    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
     weights = _grid_weights(a, b)
     metrics = evaluate_mixtures(task, models, weights, data, **options)
     on_grid = {
@@ -71,10 +73,7 @@ def compare_marks(
     frame: Frame,
     models: Params,
     data: ClientData,
-    *,
-    statistics: str = "recompute",
-    train: ClientData | None = None,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Marked:
     """What is lost where R models, stacked [R, ...], are drawn on a plane.
 
@@ -83,7 +82,6 @@ def compare_marks(
     seen = project(frame, models)
     spanning = {"center": frame.center, "u": frame.u, "v": frame.v}
     weights = np.insert(seen.positions, 0, 1, axis=1)
-    options = {"statistics": statistics, "train": train, "batch_size": batch_size}
     on_plane = evaluate_mixtures(task, spanning, weights, data, **options)
     alone = evaluate_mixtures(
         task, {"models": models}, np.ones((1, 1)), data, **options
