@@ -101,22 +101,14 @@ def pair_lines(
         raise ValueError("models is one model, expected K stacked along a first axis")
     stacked.check_whole("batch_size", batch_size, 1)
     positions = check_ascending(t)
-    models = jax.tree.map(jnp.asarray, models)
+    given = (task.predict, how, jax.tree.map(jnp.asarray, models), examples)
+    options = (positions, tuple(of_clients), batch_size)
     blocks = []
     for start in range(0, len(i), BLOCK):
         block = np.arange(start, start + min(BLOCK, len(i)))
         # The last one is filled with its last pair, for the same program.
         block = np.minimum(block, len(i) - 1)
-        arguments = (
-            task.predict,
-            how,
-            models,
-            examples,
-            (np.asarray(i)[block], np.asarray(j)[block]),
-            positions,
-            tuple(of_clients),
-            batch_size,
-        )
+        arguments = (*given, (np.asarray(i)[block], np.asarray(j)[block]), *options)
         blocks.append(jax.device_get(stacked.call(_evaluate_pairs, arguments)))
     metrics, cosines, distances = jax.tree.map(
         lambda *parts: np.concatenate(parts)[: len(i)], *blocks
