@@ -13,7 +13,7 @@ from pfljax import landscape, models
 from pfljax.conformance import toy
 from pfljax.core import tree
 from pfljax.core.types import ClientData
-from pfljax.landscape import batch_statistics
+from pfljax.landscape import batch_statistics, stacked
 
 TRAIN, TEST = toy.ragged(held_out=4)
 T = (0.0, 0.25, 0.5, 1.0)
@@ -80,7 +80,11 @@ def mixed(a, b, t):
     return jax.tree.map(lambda p, q: (1 - t) * p + t * q, a, b)
 
 
-def test_a_line_has_the_statistics_of_each_clients_training_examples():
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_line_has_the_statistics_of_each_clients_training_examples(
+    width, monkeypatch
+):
+    monkeypatch.setattr(stacked, "choose_width", lambda *_: width)
     a, b = drawn(1), drawn(2)
     found = landscape.line(TASK, a, b, TEST, t=T, train=TRAIN).metrics["loss"]
     for k in (0, 5):
@@ -89,10 +93,17 @@ def test_a_line_has_the_statistics_of_each_clients_training_examples():
             loss_by_hand(mixed(a, b, t), *rows, own=t in (0, 1)) for t in T
         ]  # the ends keep theirs
         np.testing.assert_allclose(found[k], expected, rtol=2e-4)
-    as_before = landscape.line(TASK, a, b, TEST, t=T, statistics="mix")
-    middle = loss_by_hand(mixed(a, b, 0.5), *rows, own=True)
-    assert as_before.metrics["loss"][5, 2] == pytest.approx(middle, rel=1e-4)
-    assert abs(middle - expected[2]) > 0.01
+
+
+def test_statistics_may_still_be_mixed():
+    a, b = drawn(1), drawn(2)
+    found = landscape.line(TASK, a, b, TEST, t=T, statistics="mix")
+    rows = spans(TRAIN, [5]), spans(TEST, [5])
+    own, recomputed = (
+        loss_by_hand(mixed(a, b, 0.5), *rows, own=own) for own in (True, False)
+    )
+    assert found.metrics["loss"][5, 2] == pytest.approx(own, rel=1e-4)
+    assert abs(own - recomputed) > 0.01
 
 
 def test_a_pair_has_the_statistics_of_both_clients():
