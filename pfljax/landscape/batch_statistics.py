@@ -2,12 +2,10 @@
 
 Statistics do not mix as parameters do: the activations of a mixture have another mean
 and a smaller variance than the mixed statistics say. So each such model gets those of a
-pass over training examples, as in Garipov et al., NeurIPS 2018,
-https://arxiv.org/abs/1802.10026 (Appendix A.2), and Izmailov et al., UAI 2018,
-https://arxiv.org/abs/1803.05407 (Section 3.2). In a network with batch normalisation
-this is all that REPAIR does: the layers' scales and biases, which are the deviations
-and means of what they put out, are mixed already. Jordan et al., ICLR 2023,
-https://arxiv.org/abs/2211.08403.
+pass over training examples, as in Izmailov et al., UAI 2018,
+https://arxiv.org/abs/1803.05407. Each layer then puts out the means and deviations that
+its mixed biases and scales say. This is what REPAIR restores in networks that have no
+such layers. Jordan et al., ICLR 2023, https://arxiv.org/abs/2211.08403.
 """
 
 from collections.abc import Callable

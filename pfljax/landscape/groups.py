@@ -55,8 +55,9 @@ def group(
 def group_barrier(group: Group, metric: str = "loss") -> np.ndarray:
     """The excess of each sum over the same sum of the models' values, f64[1 + P].
 
-    For an accuracy it is the drop below it. The first, of the barycentre, is the group
-    barrier of Li et al., 2024, https://arxiv.org/abs/2402.18949. It may be negative.
+    For an accuracy it is the drop below it. The first, of the barycentre, measures the
+    group connectivity of Li et al., 2024, https://arxiv.org/abs/2402.18949. It may be
+    negative.
     """
     straight = group.weights @ np.asarray(group.models[metric], np.float64)
     excess = group.metrics[metric] - straight
