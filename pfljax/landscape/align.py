@@ -85,8 +85,8 @@ def match_many(
 
     Each model takes the order that is closest to the `reference`. If it is None, models
     in turn take the order closest to the mean of the others, until none changes:
-    MergeMany of Ainsworth et al. A model that is not finite stays as
-    it is. Barriers before and after are those of `pairs` of both stacks.
+    MergeMany of Ainsworth et al. A model that is not finite stays as it is. Barriers
+    before and after are those of `pairs` of both stacks.
 
     Args:
       units: of the network.

@@ -22,6 +22,7 @@ from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
 
 CHOICES = ("recompute", "mix")
 EXAMPLES = 256  # of a batch, at most
+BATCHES = 16  # at most; each reaches over all examples
 
 
 class Recompute(NamedTuple):
@@ -65,8 +66,8 @@ def refresh(
 def recompute(how: Recompute, params: Params, train: ClientData) -> Params:
     """`params` with the running statistics of the examples of one or more clients.
 
-    They are the means of those of batches, weighted by the number of examples; without
-    examples they stay as they are. `train` has offset and size i32[], or i32[R].
+    They are the means of those of batches, weighted by the number of examples, of which
+    4,096 are used at most; without examples they stay as they are. `train` has offset and size i32[], or i32[R].
     """
     old, parameters = tree.split(params, statistics.mask(params))
     size = train.size.sum()
@@ -88,16 +89,20 @@ def recompute(how: Recompute, params: Params, train: ClientData) -> Params:
     one, none = (change(tree.full(old, x), zeros, single, key) for x in (1.0, 0.0))
     rate = tree.sub(one, none)
 
-    def add(number: Array, total: Params) -> Params:
+    def add(number: Array, sums: tuple[Params, Array]) -> tuple[Params, Array]:
         # Every so many examples, so that a batch has examples of all clients.
         batch = _take(train, number + batches * jnp.arange(how.batch_size))
         step = change(old, parameters, batch, jax.random.fold_in(key, number))
-        return tree.axpy(batch.mask.sum(), step, total)
+        total, count = sums
+        more = batch.mask.sum()
+        return tree.axpy(more, step, total), count + more
 
-    total = jax.lax.fori_loop(0, batches, add, tree.zeros(old))
+    used = jnp.minimum(batches, BATCHES)
+    nothing = (tree.zeros(old), jnp.float32(0))
+    total, count = jax.lax.fori_loop(0, used, add, nothing)
 
     def move(old: Array, total: Array, rate: Array) -> Array:
-        return old - total / (jnp.where(rate > 0, rate, 1) * jnp.maximum(size, 1))
+        return old - total / (jnp.where(rate > 0, rate, 1) * jnp.maximum(count, 1))
 
     return tree.merge(jax.tree.map(move, old, total, rate), parameters)
 

@@ -72,9 +72,8 @@ def layer_lines(
 ) -> dict[str, Line]:
     """Lines from `a` on which one layer alone moves to that of `b`, by its name.
 
-    Adilova et al., ICLR 2024, https://arxiv.org/abs/2307.06966. Their barrier is
-    the excess over a line between a and b, and that of `barrier` over the line's own
-    ends.
+    Adilova et al., ICLR 2024, https://arxiv.org/abs/2307.06966. Their barrier is the
+    excess over a line between a and b, and that of `barrier` over the line's own ends.
 
     Args:
       task: the model.

@@ -30,7 +30,7 @@ class Options(TypedDict, total=False):
     statistics: "recompute" the running statistics of such a model on `train`; the
       models at the ends keep theirs. "mix" interpolates them like parameters.
     train: training examples of one client, or of C clients; only models with running
-      statistics need them.
+      statistics need them. At most 4,096 of a client are used, spread over all.
     batch_size: the batch size of the batchwise calibration errors, 10 by default.
     """
 
