@@ -67,7 +67,8 @@ def recompute(how: Recompute, params: Params, train: ClientData) -> Params:
     """`params` with the running statistics of the examples of one or more clients.
 
     They are the means of those of batches, weighted by the number of examples, of which
-    4,096 are used at most; without examples they stay as they are. `train` has offset and size i32[], or i32[R].
+    at most 4,096 are used. Without examples they stay as they are. `train` has offset
+    and size i32[], or i32[R].
     """
     old, parameters = tree.split(params, statistics.mask(params))
     size = train.size.sum()
