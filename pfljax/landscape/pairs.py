@@ -162,13 +162,14 @@ def _evaluate_pairs(
             by_client = jax.lax.map(count, data[1:])
             # Sums over examples are added before they are divided.
             sums = jax.tree.map(lambda leaf: leaf.sum(0), by_client)
-            return stacked.or_nan(model, from_totals(sums))
+            return stacked.or_nan(model, sums)
 
         # One after another: only the pairs of a chunk lie in memory together.
         return jax.lax.map(evaluate, t), cosine(a, b), distance(a, b)
 
     work = jax.vmap(lambda i, j: take_spans(0, i, j).size.sum())(*ends)
-    return chunked_vmap.over_clients(evaluate_pair, ends, work, width)
+    sums, *apart = chunked_vmap.over_clients(evaluate_pair, ends, work, width)
+    return from_totals(sums), *apart
 
 
 def _square(i: np.ndarray, j: np.ndarray, values: np.ndarray) -> np.ndarray:
