@@ -9,9 +9,12 @@ https://arxiv.org/abs/2209.04836.
     units = hidden_units(models.model("mlp", 10), a)
     matched, _ = match_units(units, a, b)
     before, after = (line(task, a, end, data) for end in (b, matched))
+
+`activations` does so by what the units compute on examples, and `match_many` brings the
+models of all clients close to one, or to each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +22,11 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from scipy.optimize import linear_sum_assignment
 
+from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Params
 from pfljax.core.units import Path, Units, split_axis
+
+Matched = tuple[Params, list[np.ndarray]]
 
 
 def match_units(
@@ -30,7 +36,7 @@ def match_units(
     *,
     seed: int = 0,
     passes: int = 100,
-) -> tuple[Params, list[np.ndarray]]:
+) -> Matched:
     """(b with its units in the order closest to a, that order for each group).
 
     Each group in turn takes the order with the greatest inner product of the
@@ -48,15 +54,74 @@ def match_units(
     for _ in range(passes):
         changed = False
         for g in rng.permutation(len(units)):
-            # Uses the newest orders of all other groups, including those of this pass.
-            score = _score_units(units, g, orders, leaves_a, leaves_b)
-            order = _find_best_order(score, int(units[g].parts))
-            if _is_better(score, order, orders[g]):
-                orders[g] = order
+            # Of b in the newest orders of all groups, including those of this pass.
+            score = _score_units(units[g], leaves_a, leaves_b)
+            order = find_best_order(score, int(units[g].parts))
+            moved = _reorder_group(units[g], leaves_b, order)
+            old, new = (
+                _inner_product(units[g], leaves_a, leaves)
+                for leaves in (leaves_b, moved)
+            )
+            # By more than rounding. The score of a recurrent layer is only its slope.
+            if new > old + 1e-6 * abs(old):
+                leaves_b |= moved
+                orders[g] = orders[g][order]
                 changed = True
         if not changed:
             break
-    return permute_units(units, b, orders), orders
+    return unflatten_dict(leaves_b), orders
+
+
+def match_many(
+    units: Sequence[Units],
+    models: Params,
+    reference: Params | None = None,
+    *,
+    match: Callable[..., Matched] = match_units,
+    seed: int = 0,
+    passes: int = 20,
+) -> Matched:
+    """(K models, stacked [K, ...], with their units in order, orders [K, n] by group).
+
+    Each model takes the order that is closest to the `reference`. If it is None, models
+    in turn take the order closest to the mean of the others, until none changes:
+    MergeMany of Ainsworth et al. A model that is not finite stays as it is. Barriers
+    before and after are those of `pairs` of both stacks.
+
+    Args:
+      units: of the network.
+      models: parameters stacked over K clients.
+      reference: one model.
+      match: `match_units`, or a `partial` of `match_activations` with task and data.
+      seed: of the order in which models are visited.
+      passes: over all models, at most.
+
+    Raises:
+      ValueError: as in `match`.
+    """
+    stacked = jax.device_get(models)
+    count = len(jax.tree.leaves(stacked)[0])
+    each = [jax.tree.map(lambda leaf, k=k: leaf[k], stacked) for k in range(count)]
+    orders = [[np.arange(group.size) for group in units] for _ in each]
+    finite = [
+        k
+        for k, params in enumerate(each)
+        if all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+    ]
+    rng = np.random.default_rng(seed)
+    for _ in range(passes if reference is None else 1):
+        before = orders.copy()
+        for k in rng.permutation(finite):
+            target = reference
+            if target is None:
+                others = [each[n] for n in finite if n != k]
+                target = jax.tree.map(lambda *leaves: np.mean(leaves, 0), *others)
+            each[k], order = match(units, target, each[k])
+            orders[k] = [old[new] for old, new in zip(orders[k], order, strict=True)]
+        if jax.tree.all(jax.tree.map(np.array_equal, before, orders)):
+            break
+    together = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    return together, [np.stack(of_group) for of_group in zip(*orders, strict=True)]
 
 
 def permute_units(
@@ -73,9 +138,7 @@ def permute_units(
     """
     leaves = _flatten(units, params, "params")
     for group, order in zip(units, orders, strict=True):
-        for path, axis, _ in group.axes:
-            # A kernel has the units of two groups, each along its own axis.
-            leaves[path] = _reorder(leaves[path], axis, order)
+        leaves |= _reorder_group(group, leaves, order)
     return unflatten_dict(leaves)
 
 
@@ -94,36 +157,34 @@ def _flatten(units: Sequence[Units], params: Params, name: str) -> dict[Path, An
     return leaves
 
 
-def _score_units(
-    units: Sequence[Units],
-    g: int,
-    orders: Sequence[np.ndarray],
-    a: dict[Path, Any],
-    b: dict[Path, Any],
-) -> np.ndarray:
-    """The inner product of each unit of a with each unit of b, f64[n, n].
-
-    The units are those of group g; all other groups of b are in their current order.
-    """
-    size = units[g].size
-    total = np.zeros((size, size))
-    for path, axis, _ in units[g].axes:
-        leaf = b[path]
-        for group, order in enumerate(orders):
-            for other_path, other_axis, _ in units[group].axes:
-                is_sought = group == g and other_axis == axis
-                if other_path == path and not is_sought:
-                    leaf = _reorder(leaf, other_axis, order)
-        units_a = _rows(a[path], axis, size)
-        units_b = _rows(leaf, axis, size)
-        total += units_a @ units_b.T
+def _score_units(group: Units, a: dict[Path, Any], b: dict[Path, Any]) -> np.ndarray:
+    """The inner product of each unit of a with each unit of b, f64[n, n]."""
+    total = np.zeros((group.size, group.size))
+    for path, axis, _ in group.axes:
+        # Statistics move with their units, but are no parameters.
+        if STATISTICS not in path:
+            units_a = _rows(a[path], axis, group.size)
+            units_b = _rows(b[path], axis, group.size)
+            total += units_a @ units_b.T
     return total
 
 
-def _reorder(leaf: np.ndarray, axis: int, order: np.ndarray) -> np.ndarray:
-    """The parameter with the units of an axis in this order."""
-    by_unit = split_axis(leaf, axis, len(order))
-    return by_unit.take(order, axis + 1).reshape(leaf.shape)
+def _inner_product(group: Units, a: dict[Path, Any], b: dict[Path, Any]) -> float:
+    """The inner product of all parameters that have these units."""
+    paths = {axis.path for axis in group.axes if STATISTICS not in axis.path}
+    return sum(np.sum(a[path] * b[path], dtype=np.float64) for path in paths)
+
+
+def _reorder_group(
+    group: Units, leaves: dict[Path, Any], order: np.ndarray
+) -> dict[Path, Any]:
+    """The parameters that have these units, with the units in this order."""
+    moved = {}
+    for path, axis, _ in group.axes:
+        leaf = moved.get(path, leaves[path])
+        by_unit = split_axis(leaf, axis, len(order))
+        moved[path] = by_unit.take(order, axis + 1).reshape(leaf.shape)
+    return moved
 
 
 def _rows(leaf: np.ndarray, axis: int, count: int) -> np.ndarray:
@@ -132,7 +193,7 @@ def _rows(leaf: np.ndarray, axis: int, count: int) -> np.ndarray:
     return np.moveaxis(by_unit, axis + 1, 0).reshape(count, -1)
 
 
-def _find_best_order(score: np.ndarray, parts: int) -> np.ndarray:
+def find_best_order(score: np.ndarray, parts: int) -> np.ndarray:
     """The order of the greatest total score that keeps the parts together."""
     if parts == 1:
         return _assign(score)
@@ -150,11 +211,3 @@ def _assign(score: np.ndarray) -> np.ndarray:
     """The column of each row, each once, with the greatest total score."""
     _, columns = linear_sum_assignment(score, maximize=True)
     return columns
-
-
-def _is_better(score: np.ndarray, order: np.ndarray, current: np.ndarray) -> bool:
-    """Whether an order scores more than the current one, by more than rounding."""
-    unit = np.arange(len(order))
-    old = score[unit, current].sum()
-    new = score[unit, order].sum()
-    return new > old + 1e-6 * abs(old)

@@ -1,23 +1,27 @@
-"""The Hessian of a client's mean loss: leading eigenpairs, trace, spectral density.
+"""The Hessian of a client's mean loss: outermost eigenpairs, trace, spectral density.
 
 Everything is computed from exact products with the Hessian over all examples; the
 matrix is never formed. If `data` has an axis of C clients, so has every result,
-[C, ...], with NaN for a client without examples. All clients share their random
-vectors, so that a client's result does not depend on which others are measured.
+[C, ...], with NaN for a client without examples. Each client has random vectors of its
+own, so that the mean of their estimates has a smaller error than each. Running
+statistics are no parameters: they have no curvature.
 
 For models with ReLU or maxima the Hessian is that of the smooth piece in which the
 model lies. The pieces of a CNN can be narrow: a random step of 1e-3 leaves them. What
 the kinks add to the rise of the loss is seen in planes and `sharpness`, not here.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, Key, Params, Task
 from pfljax.landscape.lanczos import lanczos
+from pfljax.landscape.layers import find_layers
 from pfljax.landscape.objective import Objective, measure, num_parameters
 from pfljax.landscape.stacked import check_whole
 
@@ -28,9 +32,9 @@ DENSITY_STEPS = 40
 
 
 class Eigen(NamedTuple):
-    """The greatest eigenvalues of a Hessian, the greatest first."""
+    """The greatest eigenvalues of a Hessian and its smallest, the greatest first."""
 
-    values: np.ndarray  # f32[..., k]
+    values: np.ndarray  # f32[..., k], k = top + bottom
     vectors: Params  # leaves [..., k, *shape]: norm 1 over all leaves, any sign
     residuals: np.ndarray  # f32[..., k], |H v - value v|: an eigenvalue is that near
 
@@ -58,52 +62,51 @@ def eigen(
     key: Key,
     *,
     top: int = 2,
+    bottom: int = 0,
     steps: int | None = None,
     batch_size: int = 256,
 ) -> Eigen:
-    """The `top` greatest eigenvalues and their eigenvectors by Lanczos' algorithm.
+    """The outermost eigenvalues and their eigenvectors by Lanczos' algorithm.
 
-    They are the greatest by value, not by magnitude. More steps reduce `residuals`.
+    They are the greatest and smallest by value, not by magnitude. More steps reduce
+    `residuals`.
 
     Args:
       task: the model.
       params: one model, or stacked over C clients.
       data: the examples of one client, or of C clients.
       key: for the first vector.
-      top: number of eigenpairs.
-      steps: products with the Hessian, from `top` to the number of parameters; None is
-        20, or that number if it is smaller. Memory holds as many vectors of parameters
-        for each client at a time.
+      top: number of eigenpairs with the greatest values.
+      bottom: number of those with the smallest, which stand last.
+      steps: products with the Hessian, from `top` + `bottom` to the number of
+        parameters; None is 20, or that number if it is smaller. Memory holds as many
+        vectors of parameters for each client at a time.
       batch_size: examples at a time; the result does not depend on it.
 
     Raises:
       ValueError: a number is out of range, or the shapes do not agree.
     """
     check_whole("top", top, 1)
-    steps = _steps(task, steps, EIGEN_STEPS, top)
-    eigenpairs = measure(
-        _eigen,
-        task,
-        params,
-        data,
-        key,
-        (top, steps),
-        batch_size,
-    )
-    return Eigen(**eigenpairs)
+    check_whole("bottom", bottom, 0)
+    steps = _steps(task, steps, EIGEN_STEPS, top + bottom)
+    counts = (top, bottom, steps)
+    return Eigen(**measure(_eigen, task, params, data, key, counts, batch_size))
 
 
-def _eigen(objective: Objective, key: Key, top: int, steps: int) -> dict[str, Any]:
+def _eigen(
+    objective: Objective, key: Key, top: int, bottom: int, steps: int
+) -> dict[str, Any]:
     # Gaussian, so that almost surely no eigenvector is missing from it.
     start = jax.random.normal(key, objective.weights.shape)
     tridiagonal, basis, beyond = lanczos(objective.curvature, start, steps, key)
     values, vectors = jnp.linalg.eigh(tridiagonal)
     # `eigh` ascends: the greatest are the last columns.
-    leading = vectors[:, ::-1][:, :top].T
+    chosen = np.r_[steps - 1 : steps - 1 - top : -1, bottom - 1 : -1 : -1]
+    leading = vectors[:, chosen].T
     ritz = leading @ basis
     ritz /= jnp.linalg.norm(ritz, axis=1, keepdims=True)
     return {
-        "values": values[::-1][:top],
+        "values": values[chosen],
         "vectors": jax.vmap(objective.unravel)(ritz),
         "residuals": jnp.abs(beyond * leading[:, -1]),
     }
@@ -132,28 +135,64 @@ def trace(
     Hutchinson, Commun. Stat. Simul. Comput. 19(2), 1990. `probes`, 2 or more, is the
     number of vectors v; the other arguments are those of `eigen`.
     """
+    by_leaf = _estimate_by_leaf(task, params, data, key, probes, batch_size)
+    return _average(by_leaf.sum(-1))
+
+
+def layer_traces(
+    task: Task,
+    params: Params,
+    data: ClientData,
+    key: Key,
+    *,
+    layers: Sequence[str] | None = None,
+    probes: int = 64,
+    batch_size: int = 256,
+) -> dict[str, Trace]:
+    """The trace of each layer's block of the Hessian, by the layer's name.
+
+    The sum of v_i (Hv)_i over a layer's parameters i has the mean of its block's trace,
+    so that the probes of `trace` serve all layers, and the layers add up to the trace.
+    `layers` are those of `find_layers`; the other arguments are those of `trace`.
+    """
+    masks = find_layers(task, layers)
+    by_leaf = _estimate_by_leaf(task, params, data, key, probes, batch_size)
+    # Statistics have no leaf there: they are no parameters.
+    chosen = {
+        name: np.array(jax.tree.leaves(tree.parameters(mask)), bool)
+        for name, mask in masks.items()
+    }
+    return {name: _average(by_leaf[..., i].sum(-1)) for name, i in chosen.items()}
+
+
+def _estimate_by_leaf(
+    task: Task,
+    params: Params,
+    data: ClientData,
+    key: Key,
+    probes: int,
+    batch_size: int,
+) -> np.ndarray:
+    """v_i (Hv)_i summed over each leaf of the parameters, f32[..., P, leaves]."""
     check_whole("probes", probes, 2)
-    estimate = measure(
-        _trace,
-        task,
-        params,
-        data,
-        key,
-        (probes,),
-        batch_size,
-    )
-    return Trace(**estimate)
+    return measure(_products, task, params, data, key, (probes,), batch_size)
 
 
-def _trace(objective: Objective, key: Key, probes: int) -> dict[str, Array]:
-    def quadratic_form(key: Key) -> Array:
+def _products(objective: Objective, key: Key, probes: int) -> Array:
+    def by_leaf(key: Key) -> Array:
         v = jax.random.rademacher(key, objective.weights.shape, jnp.float32)
-        return v @ objective.curvature(v)
+        products = objective.unravel(v * objective.curvature(v))
+        leaves = jax.tree.leaves(tree.parameters(products))
+        return jnp.stack([leaf.sum() for leaf in leaves])
 
     # One probe at a time: memory holds one product, and the order of sums is fixed.
-    forms = jax.lax.map(quadratic_form, jax.random.split(key, probes))
-    error = forms.std(ddof=1) / jnp.sqrt(probes)
-    return {"value": forms.mean(), "error": error}
+    return jax.lax.map(by_leaf, jax.random.split(key, probes))
+
+
+def _average(forms: np.ndarray) -> Trace:
+    """The mean of estimates [..., P], and its standard error."""
+    error = forms.std(-1, ddof=1) / np.sqrt(forms.shape[-1])
+    return Trace(value=forms.mean(-1), error=error)
 
 
 def density(
@@ -180,15 +219,8 @@ def density(
     steps = _steps(task, steps, DENSITY_STEPS, 1)
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")
-    nodes, weights = measure(
-        _quadrature,
-        task,
-        params,
-        data,
-        key,
-        (probes, steps),
-        batch_size,
-    )
+    counts = (probes, steps)
+    nodes, weights = measure(_quadrature, task, params, data, key, counts, batch_size)
     grid, values = smooth(nodes, weights, sigma)
     return Density(grid=grid, density=values, nodes=nodes, weights=weights)
 

@@ -5,7 +5,7 @@ the points by weights that add up to 1. `curve_training` makes those of low loss
 """
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,13 @@ from pfljax.core import requirements
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape.lines import Line, Positions, check_ascending, evaluate_mixtures
+from pfljax.landscape.lines import (
+    Line,
+    Options,
+    Positions,
+    check_ascending,
+    evaluate_mixtures,
+)
 
 KINDS = ("bezier", "chain")
 
@@ -47,7 +53,7 @@ def curve(
     *,
     kind: str = "bezier",
     t: Positions = GRID,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Line:
     """Metrics along the curve of these points, which `train_curve` returns.
 
@@ -59,9 +65,11 @@ def curve(
     positions = check_ascending(t)
     if positions[0] < 0 or positions[-1] > 1:
         raise ValueError(f"t is {t}; expected positions from 0 to 1, on the curve")
-    count = len(separate(task, points))
-    weights = curve_weights(kind, count, positions)
-    metrics = mixtures(task, points, weights, data, batch_size)
+    models = _name(separate(task, points))
+    weights = np.asarray(curve_weights(kind, len(models), positions))
+    # A bend was trained as a part of the curve alone.
+    keep = (positions == 0) | (positions == 1)
+    metrics = evaluate_mixtures(task, models, weights, data, keep=keep, **options)
     return Line(t=positions, metrics=metrics)
 
 
@@ -70,15 +78,19 @@ def mixtures(
     points: Params,
     weights: Any,
     data: ClientData,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> dict[str, np.ndarray]:
     """Metrics of the models of weights [P, n] of n points, f32[P] or f32[C, P].
 
-    `points` are stacked [n, ...], or [C, n, ...] for C clients.
+    `points` are stacked [n, ...], or [C, n, ...] for C clients. The other arguments are
+    those of `line`; the points themselves keep their statistics.
     """
-    models = separate(task, points)
-    named = {f"point {i}": model for i, model in enumerate(models)}
-    return evaluate_mixtures(task, named, np.asarray(weights), data, batch_size)
+    models = _name(separate(task, points))
+    return evaluate_mixtures(task, models, np.asarray(weights), data, **options)
+
+
+def _name(models: list[Params]) -> dict[str, Params]:
+    return {f"point {i}": model for i, model in enumerate(models)}
 
 
 def separate(task: Task, points: Params) -> list[Params]:

@@ -16,12 +16,23 @@ Mark = tuple[float, float]  # (alpha, beta) of a model
 
 
 class Frame(NamedTuple):
-    """A plane of parameters, center + alpha u + beta v."""
+    """A plane of parameters, center + alpha u + beta v.
+
+    Where u and v are orthogonal and of norm 1, distances on the plane are true ones, in
+    the L2 norm of the parameters without running statistics.
+    """
 
     center: Params
     u: Params
     v: Params
     marks: dict[str, Mark]  # of the models that span it
+
+
+class Projection(NamedTuple):
+    """Models seen on a plane."""
+
+    positions: np.ndarray  # f64[R, 2], (alpha, beta) of the nearest points of the plane
+    distance: np.ndarray  # f64[R], L2 norm of what lies outside of the plane
 
 
 def through(
@@ -31,11 +42,11 @@ def through(
     *,
     names: tuple[str, str, str] = ("a", "b", "c"),
 ) -> Frame:
-    """The plane of three models with orthogonal axes: a at (0, 0), c at (1, 0).
+    """The plane of three models in true lengths: a at (0, 0), c on the first axis.
 
-    u = c - a, and v is the part of b - a that is orthogonal to u, so that b lies at
-    beta = 1. Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Appendix
-    A.2), whose grids go from -0.2 to 1.2. Figures mark the models by their `names`.
+    u is the direction of c - a, and v that of the part of b - a that is orthogonal to
+    u; both have norm 1. Garipov et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026
+    (Appendix A.2). Figures mark the models by their `names`; `cover` makes the axes.
 
     Raises:
       ValueError: the models lie on one line, or are not finite.
@@ -54,9 +65,15 @@ def through(
             "the three models lie on one line, or are not finite; give others, or "
             "evaluate a line"
         )
-    positions = ((0.0, 0.0), (float(alpha), 1.0), (1.0, 0.0))
-    marks = dict(zip(names, positions, strict=True))
-    return Frame(center=a, u=u, v=v, marks=marks)
+    width = float(jnp.sqrt(u_square))
+    height = float(jnp.sqrt(tree.square_norm(v)))
+    positions = ((0.0, 0.0), (float(alpha) * width, height), (width, 0.0))
+    return Frame(
+        center=a,
+        u=tree.scale(u, 1 / width),
+        v=tree.scale(v, 1 / height),
+        marks=dict(zip(names, positions, strict=True)),
+    )
 
 
 def around(center: Params, u: Params, v: Params) -> Frame:
@@ -67,13 +84,46 @@ def around(center: Params, u: Params, v: Params) -> Frame:
     return Frame(center=center, u=u, v=v, marks={"center": (0.0, 0.0)})
 
 
+def cover(
+    frame: Frame, points: int, margin: float = 0.2
+) -> tuple[np.ndarray, np.ndarray]:
+    """The axes (alpha, beta), f64[points] each, of a square around all marks.
+
+    `margin` is its distance from the marks, as a part of the longer side.
+    """
+    marks = np.array(list(frame.marks.values()), np.float64)
+    low = marks.min(0)
+    high = marks.max(0)
+    half = (0.5 + margin) * (high - low).max()
+    middle = (low + high) / 2
+    alpha, beta = (np.linspace(m - half, m + half, points) for m in middle)
+    return alpha, beta
+
+
+def project(frame: Frame, models: Params) -> Projection:
+    """The nearest points on a plane to R models, stacked [R, ...], and their distances.
+
+    They may be the points of a curve, or the models of a trajectory.
+    """
+    center, u, v = (
+        _flatten(jax.tree.map(lambda leaf: np.asarray(leaf)[None], model))
+        for model in (frame.center, frame.u, frame.v)
+    )
+    basis = np.concatenate([u, v])
+    differences = _flatten(models) - center
+    inverse = np.linalg.pinv(basis @ basis.T, hermitian=True)
+    positions = differences @ basis.T @ inverse
+    outside = differences - positions @ basis
+    return Projection(positions, np.linalg.norm(outside, axis=1))
+
+
 def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
     """The plane of a trajectory's two principal directions, and their shares, f64[2].
 
-    The directions explain most of the differences to the last model, and the shares say
-    how much (Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913, Section 7.2).
-    Marks are the models' projections by name; the farthest on each axis lies at 1 or
-    -1.
+    The directions, of norm 1, explain most of the differences to the last model, and
+    the shares say how much (Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913,
+    Section 7.2). Marks are the models' projections by name; `planes.compare_marks` says
+    what the projection loses.
 
     Args:
       models: R >= 3 models, stacked [R, ...], the last one the center.
@@ -91,28 +141,30 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
         )
     center = jax.tree.map(lambda leaf: np.asarray(leaf[-1]), models)
     differences = jax.tree.map(lambda leaf, last: leaf - last, models, center)
-    flat = [leaf.reshape(number, -1) for leaf in jax.tree.leaves(differences)]
-    # In float64: squares of small differences are summed over all parameters.
-    vectors_by_model = np.concatenate(flat, axis=1).astype(np.float64)  # [R, D]
+    vectors_by_model = _flatten(differences)
     if not np.isfinite(vectors_by_model).all():
         raise ValueError("a model is not finite; give those before the run diverged")
     squares, vectors = _leading_two(vectors_by_model)
-    projections = vectors * np.sqrt(squares)
-    # Directions of unit norm, as sums of the models, and then as long as the farthest.
-    farthest = np.abs(projections).max(0)
-    reach = np.maximum(farthest, 1e-30)
-    norms = np.sqrt(np.maximum(squares, 1e-30))
-    u_weights, v_weights = (vectors / norms * reach).T
-    positions = projections / reach
-    marks: dict[str, Mark] = dict(zip(names, map(tuple, positions), strict=True))
+    norms = np.sqrt(squares)
+    # Directions of unit norm, as sums of the models.
+    u_weights, v_weights = (vectors / np.maximum(norms, 1e-30)).T
+    positions = vectors * norms
     total = max((vectors_by_model**2).sum(), 1e-30)
     frame = Frame(
         center=center,
         u=_combine(differences, u_weights),
         v=_combine(differences, v_weights),
-        marks=marks,
+        marks=dict(zip(names, map(tuple, positions), strict=True)),
     )
     return frame, squares / total
+
+
+def _flatten(models: Params) -> np.ndarray:
+    """R stacked models as rows without running statistics, f64[R, D]."""
+    leaves = jax.tree.leaves(tree.parameters(models))
+    # In float64: squares of small differences are summed over all parameters.
+    rows = [np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in leaves]
+    return np.concatenate(rows, axis=1)
 
 
 def _leading_two(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,12 +2,12 @@
 
 `line` evaluates points on it, and `between` compares its ends. Both take one model, or
 models stacked over clients, and run one compiled program. Running statistics of batch
-normalisation are interpolated like parameters; they are not computed anew.
+normalisation are computed anew at each point, see `batch_statistics`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,24 @@ from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.evaluation.metrics import score
 from pfljax.evaluation.over_clients import GRID
 from pfljax.evaluation.passes import even_passes, rows_per_pass
-from pfljax.landscape import stacked
+from pfljax.landscape import batch_statistics, stacked
 
 Positions = Sequence[float] | np.ndarray
+
+
+class Options(TypedDict, total=False):
+    """How models between others are evaluated.
+
+    statistics: "recompute" the running statistics of such a model on `train`; the
+      models at the ends keep theirs. "mix" interpolates them like parameters.
+    train: training examples of one client, or of C clients; only models with running
+      statistics need them. At most 4,096 of a client are used, spread over all.
+    batch_size: the batch size of the batchwise calibration errors, 10 by default.
+    """
+
+    statistics: str
+    train: ClientData | None
+    batch_size: int
 
 
 class Line(NamedTuple):
@@ -47,7 +62,7 @@ def line(
     data: ClientData,
     *,
     t: Positions = GRID,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Line:
     """Metrics along the line from `a` to `b`.
 
@@ -57,19 +72,19 @@ def line(
       data: the examples of one client, or of C clients, each for its own line.
         `landscape.pooled` makes one client of many.
       t: ascending positions on the line; 0 is a, 1 is b, and values beyond are allowed.
-      batch_size: the batch size of the batchwise calibration errors.
+      options: see `Options`.
 
     Returns:
       Metrics f32[C, T] if anything is stacked, else f32[T]; NaN for clients without
       examples.
 
     Raises:
-      ValueError: the shapes are not those of this task or do not agree, or `t` does
-        not ascend.
+      ValueError: the shapes are not those of this task or do not agree, `t` does not
+        ascend, or `train` is missing.
     """
     positions = check_ascending(t)
     weights = np.stack([1 - positions, positions], 1)
-    metrics = evaluate_mixtures(task, {"a": a, "b": b}, weights, data, batch_size)
+    metrics = evaluate_mixtures(task, {"a": a, "b": b}, weights, data, **options)
     return Line(t=positions, metrics=metrics)
 
 
@@ -78,14 +93,20 @@ def evaluate_mixtures(
     models: Mapping[str, Params],
     weights: np.ndarray,
     data: ClientData,
-    batch_size: int,
+    *,
+    statistics: str = "recompute",
+    train: ClientData | None = None,
+    batch_size: int = 10,
+    keep: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Metrics of sums of n models by weights [P, n], f32[P] or f32[C, P]; see `line`.
+
+    `keep` bool[P] says which sums keep their running statistics; None for those that
+    are one of the models.
 
     Raises:
       ValueError: as in `line`, or the weights have another shape.
     """
-    is_stacked = stacked.find_stacked(task, models, data)
     stacked.check_whole("batch_size", batch_size, 1)
     shape = np.shape(weights)
     if len(shape) != 2 or shape[1] != len(models):
@@ -93,13 +114,19 @@ def evaluate_mixtures(
             f"weights have shape {shape}, expected (P, {len(models)}), one for each of "
             f"{', '.join(models)}"
         )
+    how = batch_statistics.choose(task, statistics, train)
+    examples = (data,) if how is None or train is None else (data, train)
+    is_stacked = stacked.find_stacked(task, models, *examples)
+    if keep is None:
+        keep = ((weights == 1) | (weights == 0)).all(1) & (weights.sum(1) == 1)
     # On the host, before tracing: the number of examples at once shapes the program.
     most_examples = int(np.max(data.size, initial=1))
     arguments = (
         task.predict,
+        how,
         tuple(models.values()),
-        data,
-        np.asarray(weights, np.float32),
+        examples,
+        (np.asarray(weights, np.float32), keep),
         is_stacked,
         batch_size,
         even_passes(most_examples, batch_size),
@@ -128,31 +155,40 @@ def between(
 
 # Jitted once for all tasks: `predict` is part of the cache key, so that equal shapes of
 # one task are never traced again.
-@partial(
-    jax.jit, static_argnames=("predict", "is_stacked", "batch_size", "at_once", "width")
-)
+@partial(jax.jit, static_argnums=(0, 1, 5, 6, 7, 8))
 def _evaluate_mixtures(
-    predict, models, data, weights, is_stacked, batch_size, at_once, width
+    predict, how, models, examples, points, is_stacked, batch_size, at_once, width
 ):
-    """Metrics f32[P], or f32[C, P] if anything is stacked."""
+    """Metrics f32[P], or f32[C, P] if anything is stacked.
 
-    def evaluate_client(models, data):
-        def evaluate(w):
-            model = stacked.mix_models(w, models)
+    `examples` are those to evaluate on, and those for running statistics unless `how`
+    is None. `points` are weights f32[P, n], and which points keep their statistics.
+    """
+
+    def evaluate_client(*parts):
+        models = parts[: -len(examples)]
+        data, *train = parts[-len(examples) :]
+
+        def evaluate(point):
+            weights, keep = point
+            model = stacked.mix_models(weights, models)
+            model = batch_statistics.refresh(how, model, keep, *train)
             metrics = score(partial(predict, model), data, batch_size, at_once)
             return stacked.or_nan(model, metrics)
 
         # One model at a time: a vmap would hold all P models in memory.
-        return jax.lax.map(evaluate, weights)
+        return jax.lax.map(evaluate, points)
 
-    return stacked.over_models(evaluate_client, models, data, is_stacked, width)
+    return stacked.over_models(evaluate_client, (*models, *examples), is_stacked, width)
 
 
 @partial(jax.jit, static_argnames=("predict", "is_stacked", "batch_size", "width"))
 def _compare(predict, models, data, is_stacked, batch_size, width):
     """The fields of `Between`."""
 
-    def compare(models, data):
+    def compare(*parts):
+        *models, data = parts
+
         def both_logits(batch):
             return tuple(predict(model, batch) for model in models)
 
@@ -167,7 +203,7 @@ def _compare(predict, models, data, is_stacked, batch_size, width):
             "distance": distance(*models),
         }
 
-    return stacked.over_models(compare, models, data, is_stacked, width)
+    return stacked.over_models(compare, (*models, data), is_stacked, width)
 
 
 def _total_variation(

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from pfljax.core import statistics, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.losses import cross_entropy
 from pfljax.core.training import mean_over_examples
@@ -24,10 +25,10 @@ from pfljax.landscape import stacked
 class Objective(NamedTuple):
     """The loss L of one client around its model, on flat vectors of D parameters."""
 
-    weights: Array  # f32[D], all parameters of the model
+    weights: Array  # f32[D], all parameters but running statistics
     value_and_grad: Callable[[Array], tuple[Array, Array]]  # w -> L(w), f32[D]
     curvature: Callable[[Array], Array]  # v -> H v, f32[D], the Hessian at `weights`
-    unravel: Callable[[Array], Params]
+    unravel: Callable[[Array], Params]  # of a direction: statistics do not move
 
 
 def measure(
@@ -38,6 +39,8 @@ def measure(
     shared: Any,
     options: tuple[int | bool, ...],
     batch_size: int,
+    *,
+    draws: bool = True,
 ) -> Any:
     """`function(objective, shared, *options)` of the client, or stacked over clients.
 
@@ -47,25 +50,33 @@ def measure(
       task: the model.
       params: one model, or stacked over C clients.
       data: the examples of one client, offset and size i32[], or of C clients, i32[C].
-      shared: arrays that are the same for all clients: a key, a radius.
+      shared: a key, or an array that is the same for all clients, such as a radius.
       options: static numbers.
       batch_size: examples at a time; it changes memory and time, not the result.
+      draws: whether `shared` is a key. Each of C clients then gets its own, by its
+        place, so that the errors of their estimates are independent.
 
     Raises:
       ValueError: the parameters are not those of the task, or a number is impossible.
     """
     is_stacked = stacked.find_stacked(task, {"params": params}, data)
     stacked.check_whole("batch_size", batch_size, 1)
+    by_client = draws and any(is_stacked)
+    if by_client:
+        stack = data.size if is_stacked[1] else jax.tree.leaves(params)[0]
+        shared = jax.random.split(shared, len(stack))
+    parts = (params, data, shared)
+    is_stacked = (*is_stacked, by_client)
     static = (function, task.predict, options, is_stacked, batch_size)
-    return jax.device_get(stacked.call(_measure, (*static, params, data, shared)))
+    return jax.device_get(stacked.call(_measure, (*static, parts)))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 8))
-def _measure(
-    function, predict, options, is_stacked, batch_size, params, data, shared, width
-):
-    def measure_client(models: tuple[Params, ...], data: ClientData) -> Any:
-        objective = make_objective(predict, models[0], data, batch_size)
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 6))
+def _measure(function, predict, options, is_stacked, batch_size, parts, width):
+    """`function` of the one client, or of each; `parts` are (params, data, shared)."""
+
+    def measure_client(params: Params, data: ClientData, shared: Any) -> Any:
+        objective = make_objective(predict, params, data, batch_size)
         result = function(objective, shared, *options)
         exists = data.size > 0
         return jax.tree.map(lambda leaf: jnp.where(exists, leaf, jnp.nan), result)
@@ -73,7 +84,7 @@ def _measure(
     # An accelerator's default rounds factors to 10 bits: the basis of Lanczos would
     # not stay orthogonal.
     with jax.default_matmul_precision("highest"):
-        return stacked.over_models(measure_client, (params,), data, is_stacked, width)
+        return stacked.over_models(measure_client, parts, is_stacked, width)
 
 
 def make_objective(
@@ -83,10 +94,12 @@ def make_objective(
     batch_size: int,
 ) -> Objective:
     """The objective on the examples of one client, summed over batches in one loop."""
-    weights, unravel = ravel_pytree(params)
+    running, parameters = tree.split(params, statistics.mask(params))
+    weights, unravel = ravel_pytree(parameters)
 
     def loss(w: Array, batch: Batch) -> Array:
-        logits = predict(unravel(w), batch).astype(jnp.float32)
+        model = tree.merge(unravel(w), running)
+        logits = predict(model, batch).astype(jnp.float32)
         return cross_entropy(logits, batch)
 
     def gradient(batch: Batch, w: Array) -> tuple[Array, Array]:
@@ -107,11 +120,11 @@ def make_objective(
         weights=weights,
         value_and_grad=value_and_grad,
         curvature=curvature,
-        unravel=unravel,
+        unravel=lambda v: tree.merge(unravel(v), tree.zeros(running)),
     )
 
 
 def num_parameters(task: Task) -> int:
-    """Number of parameters of the task's model."""
-    leaves = jax.tree.leaves(shapes_of_model(task))
+    """Number of parameters of the task's model, without running statistics."""
+    leaves = jax.tree.leaves(tree.parameters(shapes_of_model(task)))
     return sum(math.prod(leaf.shape) for leaf in leaves)

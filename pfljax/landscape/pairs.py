@@ -1,10 +1,7 @@
-"""Lines between all pairs of stacked client models, as one compiled program.
-
-The ends of all lines are K models, and each is evaluated once, not for every pair.
-"""
+"""Lines between pairs of stacked client models, as one compiled program."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +11,18 @@ from pfljax.core import tree
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.evaluation.metrics import from_totals, totals
-from pfljax.landscape import stacked
-from pfljax.landscape.lines import Line, cosine, distance
+from pfljax.evaluation.over_clients import GRID
+from pfljax.landscape import batch_statistics, stacked
+from pfljax.landscape.lines import (
+    Line,
+    Options,
+    Positions,
+    check_ascending,
+    cosine,
+    distance,
+)
+
+BLOCK = 1024  # pairs of one program: what it holds does not grow with their number
 
 
 class Pairs(NamedTuple):
@@ -31,10 +38,42 @@ def pairs(
     models: Params,
     data: ClientData,
     *,
-    points: int = 3,
-    batch_size: int = 10,
+    points: int = 11,
+    **options: Unpack[Options],
 ) -> Pairs:
     """Metrics along the K (K - 1) / 2 lines between K models, cosines and distances.
+
+    The diagonal has each model's own metrics. `points` is T, the number of evenly
+    spaced positions from 0 to 1; the other arguments are those of `pair_lines`.
+
+    Raises:
+      ValueError: as in `pair_lines`, or there are fewer than 3 points.
+    """
+    if points < 3:
+        raise ValueError(
+            f"points is {points}; expected 3 or more: the two ends and one between"
+        )
+    i, j = np.triu_indices(len(jax.tree.leaves(models)[0]))
+    t = np.linspace(0, 1, points)
+    found = pair_lines(task, models, data, i, j, t=t, **options)
+    fields = found._replace(line=found.line.metrics)
+    square = jax.tree.map(partial(_square, i, j), fields)
+    return square._replace(line=Line(t=found.line.t, metrics=square.line))
+
+
+def pair_lines(
+    task: Task,
+    models: Params,
+    data: ClientData,
+    i: np.ndarray,
+    j: np.ndarray,
+    *,
+    t: Positions = GRID,
+    statistics: str = "recompute",
+    train: ClientData | None = None,
+    batch_size: int = 10,
+) -> Pairs:
+    """`Pairs` of P chosen ones, the models i[P] and j[P]: f32[P, T] and f32[P].
 
     Args:
       task: the model.
@@ -42,95 +81,95 @@ def pairs(
       data: the examples of one client, on which all lines are evaluated; or those of
         the K clients: then a line is evaluated on the examples of both its clients
         together, as if one client held them.
-      points: T, evenly spaced positions from 0 to 1; 3 are the ends and the midpoint.
+      i, j: the two models of each pair; `sample_pairs` draws some of many.
+      t: ascending positions on a line.
+      statistics: see `Options` of lines.
+      train: see there; of the K clients, if `data` is: then the running statistics
+        between two models are those of both clients' examples.
       batch_size: the batch size of the batchwise calibration errors.
 
     Raises:
-      ValueError: the models are not K stacked ones of this task, `data` is of another
-        number of clients, or there are fewer than 3 points.
+      ValueError: the models are not K stacked ones of this task, `data` or `train` is
+        of another number of clients, or `t` does not ascend.
     """
-    models_stacked, data_stacked = stacked.find_stacked(task, {"models": models}, data)
+    how = batch_statistics.choose(task, statistics, train, together=2)
+    examples = (data,) if how is None or train is None else (data, train)
+    models_stacked, *of_clients = stacked.find_stacked(
+        task, {"models": models}, *examples
+    )
     if not models_stacked:
         raise ValueError("models is one model, expected K stacked along a first axis")
     stacked.check_whole("batch_size", batch_size, 1)
-    if points < 3:
-        raise ValueError(
-            f"points is {points}; expected 3 or more: the two ends and one between"
-        )
-    t = np.linspace(0, 1, points, dtype=np.float32)
-    # With the diagonal: a pair (i, i) gives its model's own metrics.
-    num_models = len(jax.tree.leaves(models)[0])
-    i, j = np.triu_indices(num_models)
-    holders = np.zeros((len(i), 1), int)
-    if data_stacked:
-        holders = np.stack([i, j], 1)
-    # The examples of one client get an axis of clients too: `holders` is 0 everywhere.
-    data = data._replace(
-        offset=data.offset.reshape(-1),
-        size=data.size.reshape(-1),
+    positions = check_ascending(t)
+    given = (task.predict, how, jax.tree.map(jnp.asarray, models), examples)
+    options = (positions, tuple(of_clients), batch_size)
+    blocks = []
+    for start in range(0, len(i), BLOCK):
+        block = np.arange(start, start + min(BLOCK, len(i)))
+        # The last one is filled with its last pair, for the same program.
+        block = np.minimum(block, len(i) - 1)
+        arguments = (*given, (np.asarray(i)[block], np.asarray(j)[block]), *options)
+        blocks.append(jax.device_get(stacked.call(_evaluate_pairs, arguments)))
+    metrics, cosines, distances = jax.tree.map(
+        lambda *parts: np.concatenate(parts)[: len(i)], *blocks
     )
-    arguments = (task.predict, models, data, i, j, holders, t[1:-1], batch_size)
-    result = jax.device_get(stacked.call(_evaluate_pairs, arguments))
-    metrics, cosines, distances = result
-    squares = {name: _square(i, j, values) for name, values in metrics.items()}
-    return Pairs(
-        line=Line(t=t, metrics=squares),
-        cosine=_square(i, j, cosines),
-        distance=_square(i, j, distances),
-    )
+    return Pairs(Line(t=positions, metrics=metrics), cosines, distances)
 
 
-@partial(jax.jit, static_argnames=("predict", "batch_size", "width"))
-def _evaluate_pairs(predict, models, data, i, j, holders, inner, batch_size, width):
-    """(metrics f32[P, T], cosines f32[P], distances f32[P]) of P pairs (i, j).
+def sample_pairs(count: int, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Up to `most` different pairs j < i of `count` models, drawn uniformly, i64[P]."""
+    number = count * (count - 1) // 2
+    drawn = np.arange(number)
+    if number > most:
+        drawn = np.random.default_rng(seed).choice(number, most, replace=False)
+        drawn.sort()
+    # Pairs are numbered (1, 0), (2, 0), (2, 1), (3, 0), ...
+    i = np.floor((1 + np.sqrt(1 + 8 * drawn)) / 2).astype(int)
+    return i, drawn - i * (i - 1) // 2
 
-    `holders` i32[P, R] are the clients on whose examples a pair is evaluated, and
-    `inner` f32[T - 2] the positions between the ends.
+
+@partial(jax.jit, static_argnums=(0, 1, 6, 7, 8))
+def _evaluate_pairs(
+    predict, how, models, examples, ends, t, of_clients, batch_size, width
+):
+    """(metrics f32[P, T], cosines f32[P], distances f32[P]) of P pairs `ends` (i, j).
+
+    `examples` are those to evaluate on, and those for running statistics unless `how`
+    is None; `of_clients` says which of them are those of K clients.
     """
 
-    def count_totals(model, k):
-        client_data = ClientData(data.examples, data.offset[k], data.size[k])
-        sums = totals(partial(predict, model), client_data, batch_size)
-        return stacked.or_nan(model, sums)
+    def take_spans(number, i, j):
+        """The examples of the clients i and j, or of the only one, offset i32[R]."""
+        data = examples[number]
+        clients = jnp.stack([i, j]) if of_clients[number] else jnp.zeros(1, int)
+        offset, size = (jnp.ravel(span)[clients] for span in data[1:])
+        return ClientData(data.examples, offset, size)
 
-    def evaluate_end(i, k):
-        return count_totals(tree.take(models, i), k)
-
-    def evaluate_pair(i, j, clients):
+    def evaluate_pair(i, j):
         a = tree.take(models, i)
         b = tree.take(models, j)
+        data, *train = (take_spans(number, i, j) for number in range(len(examples)))
 
         def evaluate(t):
-            by_client = jax.lax.map(partial(count_totals, tree.lerp(a, b, t)), clients)
-            return jax.tree.map(lambda leaf: leaf.sum(0), by_client)
+            model = stacked.mix_models((1 - t, t), (a, b))
+            is_end = (t == 0) | (t == 1)
+            model = batch_statistics.refresh(how, model, is_end, *train)
+
+            def count(span):
+                own = ClientData(data.examples, *span)
+                return totals(partial(predict, model), own, batch_size)
+
+            by_client = jax.lax.map(count, data[1:])
+            # Sums over examples are added before they are divided.
+            sums = jax.tree.map(lambda leaf: leaf.sum(0), by_client)
+            return stacked.or_nan(model, sums)
 
         # One after another: only the pairs of a chunk lie in memory together.
-        metrics = jax.lax.map(evaluate, inner)
-        return metrics, cosine(a, b), distance(a, b)
+        return jax.lax.map(evaluate, t), cosine(a, b), distance(a, b)
 
-    num_models = jax.tree.leaves(models)[0].shape[0]
-    num_clients = data.size.shape[0]
-    # The ends: each model on the examples of each client.
-    grid = jnp.indices((num_models, num_clients))
-    model, client = grid.reshape(2, -1)
-    end_work = data.size[client]
-    ends = chunked_vmap.over_clients(evaluate_end, (model, client), end_work, width)
-    pair_work = data.size[holders].sum(1)
-    middle, cosines, distances = chunked_vmap.over_clients(
-        evaluate_pair, (i, j, holders), pair_work, width
-    )
-
-    def join_points(ends, middle):
-        ends = ends.reshape(num_models, num_clients, *ends.shape[1:])
-        first = ends[i[:, None], holders].sum(1)
-        last = ends[j[:, None], holders].sum(1)
-        parts = [first[:, None], middle, last[:, None]]
-        return jnp.concatenate(parts, axis=1)
-
-    # Sums over examples are added before they are divided, as if one client held all.
-    sums = jax.tree.map(join_points, ends, middle)
-    metrics = from_totals(sums)
-    return metrics, cosines, distances
+    work = jax.vmap(lambda i, j: take_spans(0, i, j).size.sum())(*ends)
+    sums, *apart = chunked_vmap.over_clients(evaluate_pair, ends, work, width)
+    return from_totals(sums), *apart
 
 
 def _square(i: np.ndarray, j: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -139,10 +178,7 @@ def _square(i: np.ndarray, j: np.ndarray, values: np.ndarray) -> np.ndarray:
     rest = values.shape[1:]
     square = np.empty((num_models, num_models, *rest), values.dtype)
     # A line is walked the other way; a cosine and a distance are the same both ways.
-    if rest:
-        square[j, i] = values[:, ::-1]
-    else:
-        square[j, i] = values
+    square[j, i] = values[:, ::-1] if rest else values
     # Last, so that the diagonal holds the way forward.
     square[i, j] = values
     return square

@@ -1,14 +1,19 @@
 """Metrics on a grid of a plane of models, as one compiled program."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core.types import ClientData, Task
-from pfljax.landscape.frames import Frame, Mark
-from pfljax.landscape.lines import Positions, check_ascending, evaluate_mixtures
+from pfljax.core.types import ClientData, Params, Task
+from pfljax.landscape.frames import Frame, Mark, Projection, project
+from pfljax.landscape.lines import (
+    Options,
+    Positions,
+    check_ascending,
+    evaluate_mixtures,
+)
 
 
 class Plane(NamedTuple):
@@ -20,6 +25,14 @@ class Plane(NamedTuple):
     marks: dict[str, Mark]  # by the models' names
 
 
+class Marked(NamedTuple):
+    """R models, and the points of a plane at which they are drawn."""
+
+    seen: Projection  # the points, and the models' distances from the plane
+    on_plane: dict[str, np.ndarray]  # metrics of the points, f32[R]
+    models: dict[str, np.ndarray]  # metrics of the models themselves, f32[R]
+
+
 def plane(
     task: Task,
     frame: Frame,
@@ -27,7 +40,7 @@ def plane(
     *,
     alpha: Positions,
     beta: Positions,
-    batch_size: int = 10,
+    **options: Unpack[Options],
 ) -> Plane:
     """Metrics of the models center + alpha u + beta v.
 
@@ -37,21 +50,43 @@ def plane(
       data: the examples of one client, or of C clients, each for its own plane.
         `pooled` makes one client of many.
       alpha, beta: ascending positions on the two axes.
-      batch_size: as in `line`.
+      options: as in `line`; the center keeps its running statistics.
 
     Raises:
-      ValueError: the shapes are not those of this task or do not agree, or the
-        positions do not ascend.
+      ValueError: the shapes are not those of this task or do not agree, the positions
+        do not ascend, or `train` is missing.
     """
     a = check_ascending(alpha, "alpha")
     b = check_ascending(beta, "beta")
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
-    metrics = evaluate_mixtures(task, models, _grid_weights(a, b), data, batch_size)
+    weights = _grid_weights(a, b)
+    metrics = evaluate_mixtures(task, models, weights, data, **options)
     on_grid = {
         name: values.reshape(*values.shape[:-1], len(a), len(b))
         for name, values in metrics.items()
     }
     return Plane(alpha=a, beta=b, metrics=on_grid, marks=frame.marks)
+
+
+def compare_marks(
+    task: Task,
+    frame: Frame,
+    models: Params,
+    data: ClientData,
+    **options: Unpack[Options],
+) -> Marked:
+    """What is lost where R models, stacked [R, ...], are drawn on a plane.
+
+    `data` and `train` are of one client; the other arguments are those of `plane`.
+    """
+    seen = project(frame, models)
+    spanning = {"center": frame.center, "u": frame.u, "v": frame.v}
+    weights = np.insert(seen.positions, 0, 1, axis=1)
+    on_plane = evaluate_mixtures(task, spanning, weights, data, **options)
+    alone = evaluate_mixtures(
+        task, {"models": models}, np.ones((1, 1)), data, **options
+    )
+    return Marked(seen, on_plane, {name: value[:, 0] for name, value in alone.items()})
 
 
 def _grid_weights(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
+from pfljax.core import tree
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.landscape.objective import Objective, measure
 from pfljax.landscape.stacked import check_whole
@@ -67,6 +68,7 @@ def sharpness(
         np.float32(rho),
         (steps, adaptive),
         batch_size,
+        draws=False,
     )
     return Sharpness(rise=rise, loss=loss)
 
@@ -93,7 +95,7 @@ def _adaptive_unit(params: Params) -> Array:
             return jnp.ones_like(leaf)
         return jnp.abs(leaf) + ETA
 
-    flat, _ = ravel_pytree(jax.tree.map(unit, params))
+    flat, _ = ravel_pytree(jax.tree.map(unit, tree.parameters(params)))
     return flat
 
 

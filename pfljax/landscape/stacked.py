@@ -45,17 +45,22 @@ def find_stacked(
     task: Task,
     models: Mapping[str, Params],
     data: ClientData,
+    train: ClientData | None = None,
 ) -> tuple[bool, ...]:
-    """Which of the models, and of `data`, are stacked over clients.
+    """Which of the models, `data`, and `train` if given, are stacked over clients.
 
     Raises:
       ValueError: they are stacked over different numbers of clients, or there is no
         example at all.
     """
-    if not len(data.examples.y):
-        raise ValueError("data has no examples; give those of a client that has some")
     counts = {name: num_clients(task, params, name) for name, params in models.items()}
-    counts["data"] = len(data.offset) if jnp.ndim(data.offset) else None
+    given = {"data": data} if train is None else {"data": data, "train": train}
+    for name, examples in given.items():
+        if not len(examples.examples.y):
+            raise ValueError(
+                f"{name} has no examples; give those of a client that has some"
+            )
+        counts[name] = len(examples.offset) if jnp.ndim(examples.offset) else None
     if len(set(counts.values()) - {None}) > 1:
         listed = ", ".join(f"{name} {count or 'one'}" for name, count in counts.items())
         raise ValueError(
@@ -110,33 +115,37 @@ def check_whole(name: str, value: int, least: int, most: int | None = None) -> N
 
 
 def over_models(
-    function: Callable[[tuple[Params, ...], ClientData], Any],
-    models: tuple[Params, ...],
-    data: ClientData,
+    function: Callable[..., Any],
+    parts: tuple[Any, ...],
     is_stacked: tuple[bool, ...],
     width: int,
 ) -> Any:
-    """`function(models, data)` of each client, stacked [C, ...].
+    """`function(*parts)` of each client, stacked [C, ...].
 
-    `is_stacked` says which of the models, and whether the data, have an axis of
-    clients; the others are shared. Without any such axis this is a single call.
+    The parts are models, examples (`ClientData`) or None. `is_stacked` says which of
+    them have an axis of clients; the others are shared. Without any such axis this is a
+    single call.
     """
     if not any(is_stacked):
-        return function(models, data)
-    spans = (data.offset, data.size)
-    parts = list(zip((*models, spans), is_stacked, strict=True))
-    stacked_parts = [part for part, stacked in parts if stacked]
-    clients = jax.tree.leaves(stacked_parts)[0].shape[0]
+        return function(*parts)
 
     # By index, not by vmapped leaves, so that shared parts are not copied.
-    def evaluate_client(k):
-        *client_models, span = [
-            tree.take(part, k) if stacked else part for part, stacked in parts
-        ]
-        return function(tuple(client_models), ClientData(data.examples, *span))
+    def take_client(k: Any) -> list[Any]:
+        each = zip(parts, is_stacked, strict=True)
+        return [_take(part, k) if stacked else part for part, stacked in each]
 
+    first = parts[is_stacked.index(True)]
+    leaf = first.size if isinstance(first, ClientData) else jax.tree.leaves(first)[0]
     # Chunks are made of clients with similar numbers of examples.
-    work = jnp.broadcast_to(data.size, (clients,))
+    data = next(part for part in parts if isinstance(part, ClientData))
+    work = jnp.broadcast_to(data.size, (len(leaf),))
     return chunked_vmap.over_clients(
-        evaluate_client, (jnp.arange(clients),), work, width
+        lambda k: function(*take_client(k)), (jnp.arange(len(leaf)),), work, width
     )
+
+
+def _take(part: Any, k: Any) -> Any:
+    """The part of one client; all clients' examples lie in one pool."""
+    if not isinstance(part, ClientData):
+        return tree.take(part, k)
+    return ClientData(part.examples, *tree.take(part[1:], k))

@@ -1,4 +1,4 @@
-"""Hidden units of a feed-forward network: which parameters are permuted together."""
+"""Hidden units of a network: which parameters are permuted together."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 from flax import linen as nn
 from flax.traverse_util import flatten_dict
 
+from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Params
 from pfljax.core.units import Axis, Path, Units
 from pfljax.models.blocks import Residual
@@ -15,13 +16,27 @@ from pfljax.models.dropout import Dropout
 from pfljax.models.layers import BatchNorm, GroupNorm
 from pfljax.models.linear import Linear
 from pfljax.models.network import Network
+from pfljax.models.recurrent import LSTM, Embedding
+
+# They scale each channel, whatever they divide by.
+CHANNELWISE = (
+    GroupNorm,
+    nn.GroupNorm,
+    BatchNorm,
+    nn.BatchNorm,
+    nn.LayerNorm,
+    nn.RMSNorm,
+    Depthwise,
+)
 
 
 def hidden_units(network: nn.Module, params: Params) -> list[Units]:
-    """Finds the units of each hidden layer of a feed-forward model.
+    """Finds the units of each hidden layer of a model.
 
     The units on both sides of a skip connection are the same. The groups of a GroupNorm
-    stay together, in any order, and units change places within them.
+    stay together, in any order, and units change places within them. Running statistics
+    move with their units. A recurrent layer reads its own units, so that its recurrent
+    kernel has them along both axes.
 
     Args:
       network: the module that `models.model` made or that `models.task` took.
@@ -120,13 +135,11 @@ class _Walk:
         shape = self.leaves[path].shape
         self.root(group).axes.append(Axis(path, axis, shape))
 
-    def outputs(self, path: Path, axis: int) -> _Group:
+    def outputs(self, size: int, kernel: Path, axis: int) -> _Group:
         """Makes the units that a layer with this kernel puts out."""
-        kernel = (*path, "kernel")
-        group = _Group(self.leaves[kernel].shape[axis])
+        group = _Group(size)
         self.groups.append(group)
         self.tie(group, kernel, axis)
-        self.tie(group, (*path, "bias"), 0)
         return group
 
     def __call__(self, layer: Any, path: Path, inputs: _Group | None) -> Any:
@@ -144,13 +157,17 @@ class _Walk:
                 return self.residual(layer, path, inputs)
             case nn.Dense() | nn.Conv() | Linear():
                 return self.product(layer, path, inputs)
-            case GroupNorm() | nn.GroupNorm() | BatchNorm() | Depthwise():
+            case Embedding() | nn.Embed():
+                return self.outputs(layer.features, (*path, "embedding"), 1)
+            case LSTM():
+                return self.lstm(layer, path, inputs)
+            case nn.Module() if isinstance(layer, CHANNELWISE):
                 self.channelwise(layer, path, inputs)
             case nn.Module() if not isinstance(layer, Dropout):
                 raise ValueError(
                     f"{type(layer).__name__} at {'/'.join(path)} is a layer whose "
                     "units are unknown; give the model as a Network of dense layers, "
-                    "convolutions, normalisations and residual blocks"
+                    "convolutions, recurrent layers, normalisations and residual blocks"
                 )
         return inputs
 
@@ -174,7 +191,22 @@ class _Walk:
                 "give one model's parameters of this network"
             )
         self.tie(inputs, name, input_axis)
-        return self.outputs(path, output_axis)
+        group = self.outputs(layer.features, name, output_axis)
+        self.tie(group, (*path, "bias"), 0)
+        return group
+
+    def lstm(self, layer: LSTM, path: Path, inputs: _Group | None) -> _Group:
+        """Follows the layers of an LSTM, whose units lie along each of four gates."""
+        units: Any = inputs
+        kernels = [name for name in layer.OUTPUTS_FIRST if name.startswith("kernel_i")]
+        for kernel in kernels:
+            end = kernel.removeprefix("kernel_i")
+            self.tie(units, (*path, kernel), 1)
+            units = self.outputs(layer.hidden, (*path, kernel), 0)
+            for name in ("kernel_h", "bias_i", "bias_h"):
+                self.tie(units, (*path, name + end), 0)
+            self.tie(units, (*path, "kernel_h" + end), 1)
+        return units
 
     def channelwise(self, layer: Any, path: Path, units: _Group | None) -> None:
         """Follows a layer that keeps channels apart."""
@@ -183,6 +215,8 @@ class _Walk:
             inner = (*path, "GroupNorm_0")
         self.tie(units, (*inner, "scale"), 0)
         self.tie(units, (*inner, "bias"), 0)
+        for name in ("mean", "var"):
+            self.tie(units, (*inner, STATISTICS, name), 0)
         if isinstance(layer, Depthwise):
             self.tie(units, (*path, "kernel"), 3)
         if units is None or not isinstance(layer, (GroupNorm, nn.GroupNorm)):

@@ -6,9 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 from jax.flatten_util import ravel_pytree
 
 from pfljax import landscape
+from pfljax import models as pfljax_models
 from pfljax.conformance import toy
 from pfljax.core.types import Batch
 from pfljax.landscape import curvature, objective
@@ -86,15 +88,22 @@ def check_eigen(values, vectors, k):
 
 @cache
 def eigen_of_all():
-    return landscape.eigen(toy.classifier(), models(), DATA, KEY, top=3, **ALL)
+    return landscape.eigen(
+        toy.classifier(), models(), DATA, KEY, top=3, bottom=2, **ALL
+    )
 
 
 def test_eigenpairs_of_every_client_are_those_of_its_hessian():
     found = eigen_of_all()
-    assert found.values.shape == found.residuals.shape == (8, 3)
+    assert found.values.shape == found.residuals.shape == (8, 5)
     assert found.residuals.max() < 1e-5
     for k in range(8):
-        check_eigen(found.values[k], flat(found.vectors, k), k)
+        check_eigen(found.values[k, :3], flat(found.vectors, k)[:3], k)
+        smallest, columns = dense(k)[0][-2:], dense(k)[1][:, -2:]
+        np.testing.assert_allclose(found.values[k, 3:], smallest, atol=2e-6)
+        if smallest[0] > smallest[1] + 1e-3:  # otherwise the two may be turned
+            cosines = np.abs(np.sum(flat(found.vectors, k)[3:] * columns.T, axis=1))
+            np.testing.assert_allclose(cosines, 1, atol=1e-3)
 
 
 def test_eigenpairs_of_pooled_examples():
@@ -142,6 +151,45 @@ def test_the_trace_lies_within_its_standard_error():
     assert abs(found.value[1] - np.trace(own)) < 3 * found.error[1]
 
 
+def test_clients_draw_probes_of_their_own():
+    """Of one model on one client's examples, 8 traces are 8 draws."""
+    same = jax.tree.map(lambda leaf: np.stack([leaf[0]] * 8), models())
+    found = landscape.trace(toy.classifier(), same, toy.one(DATA, 1), KEY, probes=4)
+    assert len(set(found.value.tolist())) == 8
+
+
+def test_the_traces_of_layers_are_those_of_their_blocks_and_add_up():
+    own, probes = toy.one(DATA, 1), 400
+    given = toy.classifier(), model(1), own, KEY
+    found = landscape.layer_traces(*given, probes=probes)
+    assert list(found) == ["body/layers_1", "head"]
+    hessian = dense(1)[2]
+    body = np.arange(D) < 16  # the body's leaves come first
+    for name, block in (("body/layers_1", body), ("head", ~body)):
+        true = np.trace(hessian[np.ix_(block, block)])
+        assert abs(found[name].value - true) < 3 * found[name].error
+    whole = landscape.trace(*given, probes=probes)
+    added = sum(trace.value for trace in found.values())
+    assert added == pytest.approx(whole.value, rel=1e-5)
+
+
+def test_running_statistics_are_no_parameters():
+    """A density has no eigenvalue 0 for each of them, and no direction moves them."""
+    body = nn.Sequential([nn.Dense(2), nn.BatchNorm(), nn.relu])
+    task = pfljax_models.task(pfljax_models.Network(body, nn.Dense(3)), (3,))
+    params = task.init(KEY)
+    own = objective.make_objective(task.predict, params, toy.one(DATA, 1), 8)
+    count = (3 + 1) * 2 + 2 * 2 + (2 + 1) * 3
+    assert len(own.weights) == objective.num_parameters(task) == count
+    direction = own.unravel(jnp.ones(count))
+    running = direction["body"]["layers_1"].pop("batch_stats")
+    assert jax.tree.map(np.ndarray.tolist, jax.device_get(running)) == {
+        "mean": [0, 0],
+        "var": [0, 0],
+    }
+    assert all(leaf.all() for leaf in jax.tree.leaves(direction))
+
+
 def test_the_density_has_the_moments_of_the_spectrum():
     data = toy.one(DATA, 1)
     found = landscape.density(
@@ -180,12 +228,12 @@ def test_a_nodes_quadrature_is_that_of_its_probe():
 def test_stacked_clients_are_as_one_by_one_whatever_the_batch():
     task, together = toy.classifier(), eigen_of_all()
     spread = landscape.eigen(task, models(), DATA, KEY, top=3, steps=D, batch_size=7)
-    np.testing.assert_allclose(spread.values, together.values, atol=2e-6)
+    np.testing.assert_allclose(spread.values, together.values[:, :3], atol=2e-6)
     for k in (0, 3):
         alone = landscape.eigen(
             task, model(k), toy.one(DATA, k), KEY, top=3, steps=D, batch_size=64
         )
-        np.testing.assert_allclose(alone.values, together.values[k], atol=2e-6)
+        np.testing.assert_allclose(alone.values, together.values[k, :3], atol=2e-6)
 
 
 def test_a_client_without_examples_is_not_a_number():

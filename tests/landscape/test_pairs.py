@@ -1,5 +1,7 @@
 """Lines between all pairs of models are the lines of `line`, one by one."""
 
+from importlib import import_module
+
 import jax
 import numpy as np
 import pytest
@@ -53,13 +55,36 @@ def test_lines_on_pooled_examples(clients):
 def test_lines_on_the_two_clients_own_examples(clients):
     task, models, data = clients
     found = landscape.pairs(task, models, data)
-    assert found.line.t.tolist() == [0, 0.5, 1]  # the default is the midpoint
+    assert found.line.metrics["loss"].shape == (CLIENTS, CLIENTS, 11)
     for i, j in ((6, 3), (2, 2)):
         ends, examples = (model(models, i), model(models, j)), two(data, i, j)
         alone = landscape.line(task, *ends, examples, t=found.line.t)
         for name in ("accuracy", "loss", "mce"):
             values = found.line.metrics[name][i, j]
             np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)
+
+
+def test_chosen_pairs_are_those_of_the_square_whatever_the_block(clients, monkeypatch):
+    task, models, data = clients
+    square = landscape.pairs(task, models, data, points=POINTS)
+    monkeypatch.setattr(import_module("pfljax.landscape.pairs"), "BLOCK", 3)
+    i, j = landscape.sample_pairs(CLIENTS, 7, seed=1)
+    chosen = landscape.pair_lines(task, models, data, i, j, t=square.line.t)
+    for name, values in chosen.line.metrics.items():
+        np.testing.assert_allclose(values, square.line.metrics[name][i, j], atol=1e-5)
+    np.testing.assert_allclose(chosen.distance, square.distance[i, j], rtol=1e-6)
+
+
+def test_a_sample_has_each_pair_once_and_as_often_as_others():
+    for count, most in ((2, 9), (9, 36), (9, 40)):
+        found = set(zip(*landscape.sample_pairs(count, most), strict=True))
+        assert found == {(i, j) for i in range(count) for j in range(i)}
+    drawn = [landscape.sample_pairs(1000, 50, seed) for seed in range(40)]
+    for i, j in drawn:
+        assert len({*zip(i, j, strict=True)}) == 50
+        assert (j < i).all()
+    # The greater of two of 0 .. 999 is 666 in the mean, with a deviation of 236.
+    assert abs(np.mean([i for i, _ in drawn]) - 666) < 4 * 236 / 2000**0.5
 
 
 def test_what_is_not_stacked_is_refused(clients):

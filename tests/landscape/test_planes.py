@@ -76,7 +76,11 @@ def test_a_plane_goes_through_three_models():
     frame = landscape.through(**models)
     assert float(tree.dot(frame.u, frame.v)) == pytest.approx(0, abs=1e-5)
     assert frame.marks["a"] == (0, 0)
-    assert frame.marks["c"] == (1, 0)
+    assert frame.marks["c"][1] == 0
+    for one, other in ("ab", "bc", "ca"):  # true lengths
+        apart = tree.square_norm(tree.sub(models[one], models[other])) ** 0.5
+        drawn = np.subtract(frame.marks[one], frame.marks[other])
+        assert np.hypot(*drawn) == pytest.approx(float(apart), rel=1e-5)
     for name, (x, y) in frame.marks.items():
         at = tree.axpy(y, frame.v, tree.axpy(x, frame.u, frame.center))
         toy.assert_close(at, models[name])
@@ -105,13 +109,65 @@ def test_principal_directions_show_a_flat_trajectory_as_it_is():
     assert shares.sum() == pytest.approx(1)
     assert shares[0] > shares[1]
     assert float(tree.dot(frame.u, frame.v)) == pytest.approx(0, abs=1e-4)
-    assert np.abs([*frame.marks.values()]).max(0).tolist() == [1, 1]
+    first, last = (np.array(frame.marks[f"round {k}"]) for k in (0, 5))
+    apart = tree.square_norm(tree.sub(models[0], models[-1])) ** 0.5
+    assert np.linalg.norm(first - last) == pytest.approx(float(apart), rel=1e-4)
     for (x, y), model in zip(frame.marks.values(), models, strict=True):
         at = tree.axpy(y, frame.v, tree.axpy(x, frame.u, frame.center))
         toy.assert_close(at, model, 1e-4)
     apart = jax.tree.map(lambda leaf: leaf[:2], stacked)
     with pytest.raises(ValueError, match="2 models and 2 names; expected 3"):
         landscape.principal(apart, ["a", "b"])
+
+
+def test_what_a_projection_loses_is_said():
+    """Three models of a bent way, and a fourth away from their plane."""
+    task, data = toy.classifier(), pooled(toy.ragged()[1])
+    a, b, c, d = (task.init(jax.random.key(k)) for k in range(4))
+    frame = landscape.through(a, b, c)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), a, b, c, d)
+    found = landscape.compare_marks(task, frame, stacked, data)
+    flat = [
+        np.concatenate([np.ravel(w) for w in jax.tree.leaves(m)]) for m in (a, b, c, d)
+    ]
+    flat = np.asarray(flat, np.float64)
+    basis = np.stack([flat[1] - flat[0], flat[2] - flat[0]], 1)
+    weights, (rest,), *_ = np.linalg.lstsq(basis, flat[3] - flat[0])
+    np.testing.assert_allclose(found.seen.distance, [0, 0, 0, rest**0.5], atol=1e-5)
+    np.testing.assert_allclose(
+        found.seen.positions[:3], [*frame.marks.values()], atol=1e-5
+    )
+    for k, model in enumerate((a, b, c, d)):
+        own = landscape.line(task, model, a, data, t=(0, 1)).metrics["loss"][0]
+        assert found.models["loss"][k] == pytest.approx(own, rel=1e-5)
+    seen = jax.tree.map(
+        lambda p, q, r: p + weights[0] * (q - p) + weights[1] * (r - p), a, b, c
+    )
+    loss = landscape.line(task, seen, a, data, t=(0, 1)).metrics["loss"][0]
+    assert found.on_plane["loss"][3] == pytest.approx(loss, rel=1e-4)
+    assert abs(found.on_plane["loss"][3] - found.models["loss"][3]) > 0.01
+    # The axes are no longer than they must be, and need not be of norm 1.
+    slanted = landscape.around(a, tree.sub(b, a), tree.sub(c, a))
+    other = landscape.project(slanted, stacked)
+    np.testing.assert_allclose(other.positions[3], weights, rtol=1e-4)
+    np.testing.assert_allclose(other.distance, found.seen.distance, atol=1e-5)
+
+
+def test_running_statistics_are_no_part_of_a_trajectory():
+    rng = np.random.default_rng(0)
+    norm = {"scale": rng.normal(size=(5, 2)), "batch_stats": rng.normal(size=(5, 2))}
+    frame, shares = landscape.principal({"norm": norm}, "abcde")
+    alone, own = landscape.principal({"norm": {"scale": norm["scale"]}}, "abcde")
+    np.testing.assert_allclose(shares, own)
+    assert frame.marks == alone.marks
+    assert frame.u["norm"]["batch_stats"].any()  # but they move with the parameters
+
+
+def test_a_window_has_all_marks_and_equal_sides():
+    frame = landscape.Frame({}, {}, {}, {"a": (0.0, 0.0), "b": (4.0, 1.0)})
+    alpha, beta = landscape.cover(frame, 5, margin=0.25)
+    np.testing.assert_allclose(alpha, [-1, 0.5, 2, 3.5, 5])
+    np.testing.assert_allclose(beta, alpha - 1.5)
 
 
 def test_a_direction_has_the_norms_of_the_outputs_of_linear_layers():

@@ -95,6 +95,8 @@ def _find_break(layers: Sequence[Units]) -> str:
     units. In a chain the only one is the kernel of the next layer.
     """
     for layer, following in itertools.zip_longest(layers, layers[1:]):
+        if any(axis.shape[axis.axis] != layer.size for axis in layer.outputs):
+            return f"{'/'.join(layer.module)} is recurrent"
         next_kernel = following and following.axes[0].path
         for reader in layer.readers:
             if reader.path != next_kernel:

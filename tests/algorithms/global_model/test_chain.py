@@ -130,11 +130,8 @@ def wider_inputs():
 REFUSED = {
     "gn_cnn": ((28, 28), "body/layers_2 normalises"),
     "resnet9": ((32, 32, 3), "body/layers_2/GroupNorm_0 normalises"),
-    "resnet9:norm=batch_running": (
-        (32, 32, 3),
-        "BatchNorm at body/layers_2 is a layer",
-    ),
-    "char_lstm": ((8,), "Embedding at body/layers_0 is a layer"),
+    "resnet9:norm=batch_running": ((32, 32, 3), "body/layers_2 normalises"),
+    "char_lstm": ((8,), "body/layers_1 is recurrent"),
 }
 
 

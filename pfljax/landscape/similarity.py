@@ -1,0 +1,125 @@
+"""How differently clients' models compute: their predictions, and their features.
+
+As matrices [K, K] of all pairs, on the examples of both clients, like the barriers of
+`pairs`. They are NaN where a model has diverged, or where there are no examples.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pfljax.core.minibatches import take_examples
+from pfljax.core.types import Array, ClientData, Params, Task
+from pfljax.landscape import stacked
+
+EXAMPLES = 256  # at a time
+
+
+def disagreement(task: Task, models: Params, data: ClientData) -> np.ndarray:
+    """The share of examples for which two models predict different classes, f64[K, K].
+
+    Fort, Hu and Lakshminarayanan, 2019, https://arxiv.org/abs/1912.02757.
+
+    Args:
+      task: the model.
+      models: parameters stacked over K clients.
+      data: the examples of one client, or those of the K clients: then two models are
+        compared on the examples of both.
+
+    Raises:
+      ValueError: the models are not K stacked ones of this task, or `data` is of
+        another number of clients.
+    """
+
+    def differ(p: np.ndarray, q: np.ndarray) -> float:
+        if not np.isfinite(p).all() or not np.isfinite(q).all():
+            return np.nan
+        return (p.argmax(1) != q.argmax(1)).mean()
+
+    return _compare(task.logits, differ, task, models, data)
+
+
+def linear_cka(
+    task: Task, models: Params, data: ClientData, *, logits: bool = False
+) -> np.ndarray:
+    """The linear CKA of the inputs of the head, or of the logits, f64[K, K].
+
+    |Y'X|^2 / (|X'X| |Y'Y|) of centred features X and Y [N, d], in Frobenius norms; 1 is
+    equal up to a rotation and a scale. Kornblith et al., ICML 2019,
+    https://arxiv.org/abs/1905.00414 (Section 3). Memory holds the features of all
+    models on all examples. The other arguments are those of `disagreement`.
+    """
+
+    outputs = task.logits if logits else task.features
+    return _compare(outputs, _cka, task, models, data)
+
+
+def _cka(x: np.ndarray, y: np.ndarray) -> float:
+    """The linear CKA of features f[N, d] and f[N, e]; 0 if one is constant."""
+    x, y = (np.asarray(z, np.float64) - z.mean(0, dtype=np.float64) for z in (x, y))
+    # The Gram matrices of few examples are smaller than the covariances of features.
+    if len(x) < x.shape[1]:
+        x, y = (z @ z.T for z in (x, y))
+        cross, of_x, of_y = ((p * q).sum() for p, q in ((x, y), (x, x), (y, y)))
+    else:
+        pairs = ((x, y), (x, x), (y, y))
+        cross, of_x, of_y = (np.square(p.T @ q).sum() for p, q in pairs)
+    return cross / max(np.sqrt(of_x * of_y), 1e-30)
+
+
+def _compare(
+    outputs: Callable[..., Array],
+    measure: Callable[[np.ndarray, np.ndarray], float],
+    task: Task,
+    models: Params,
+    data: ClientData,
+) -> np.ndarray:
+    """`measure` of the outputs [N, ...] of each two models on their examples."""
+    models_stacked, by_client = stacked.find_stacked(task, {"models": models}, data)
+    if not models_stacked:
+        raise ValueError("models is one model, expected K stacked along a first axis")
+    offsets = np.ravel(data.offset)
+    spans = zip(offsets, offsets + np.ravel(data.size), strict=True)
+    index = [np.arange(start, end) for start, end in spans]
+    used, places = np.unique(np.concatenate(index), return_inverse=True)
+    places = np.split(places, np.cumsum(np.ravel(data.size))[:-1])
+    found = _compute_outputs(outputs, models, data, used)
+    count = len(found)
+    result = np.full((count, count), np.nan)
+    for i in range(count):
+        for j in range(i + 1):
+            clients = {i, j} if by_client else {0}
+            chosen = np.concatenate([places[k] for k in clients])
+            if len(chosen):
+                result[i, j] = measure(found[i, chosen], found[j, chosen])
+                result[j, i] = result[i, j]
+    return result
+
+
+def _compute_outputs(
+    outputs: Callable[..., Array], models: Params, data: ClientData, used: np.ndarray
+) -> np.ndarray:
+    """The outputs of all K models for the examples `used` of the pool, f32[K, N, d]."""
+    pool = ClientData(data.examples, jnp.int32(0), jnp.int32(0))
+    parts = []
+    for start in range(0, len(used), EXAMPLES):
+        # The last part is filled with the last example, for the same program.
+        place = np.arange(start, start + EXAMPLES)
+        index = used[np.minimum(place, len(used) - 1)]
+        batch = take_examples(pool, jnp.asarray(index), jnp.asarray(place < len(used)))
+        parts.append(np.asarray(_evaluate(outputs, models, batch)))
+    return np.concatenate(parts, 1)[:, : len(used)]
+
+
+@partial(jax.jit, static_argnums=0)
+def _evaluate(outputs, models, batch):
+    """The outputs of each model for a batch, f32[K, B, d]."""
+
+    def evaluate(params):
+        found = outputs(params, batch, None).astype(jnp.float32)
+        return found.reshape(len(batch.mask), -1)
+
+    return jax.lax.map(evaluate, models)
