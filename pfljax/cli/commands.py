@@ -70,16 +70,17 @@ def sweep(
     """
     values = options.parse_over(over)
     experiment = options.to_experiment(settings)
-    from pfljax.report import write_sweep_report
+    from pfljax.cli.report import report as write_report
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all
-    from pfljax.sweep.results import default_folder
 
-    out = experiment.out or default_folder(experiment, values)
     devices.use_compile_cache()
-    run_all(experiment, values, out=out, quiet=False)
-    answer = write_sweep_report(out, out, with_tables=tables, verbose=verbose)
-    show(f"{answer}\n\n{out}/sweep.html")
+    found = run_all(experiment, values, quiet=False)
+    if found.results:
+        forms = {"with_tables": tables, "verbose": verbose}
+        show(write_report([found.folder], None, (), **forms))
+    if found.failed:
+        sys.exit(1)
 
 
 def report(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pfljax.report import write_comparison, write_run_report, write_sweep_report
+from pfljax.report import write_comparison, write_run_report
 from pfljax.runs import names
 
 
@@ -27,10 +27,7 @@ def report(
         raise ValueError("no run folder is given; expected pfljax report RUN ...")
     first = runs[0]
     is_alone = len(runs) == 1
-    if is_alone and (first / "sweep.json").exists():
-        page = (out or first) / "sweep.html"
-        text = write_sweep_report(first, page.parent, targets, **options)
-    elif is_alone and not _is_comparison(first):
+    if is_alone and not _is_comparison(first):
         if options["with_tables"]:
             raise ValueError(
                 "--tables writes the tables of a comparison or a sweep, but "
@@ -67,7 +64,9 @@ def _compare(
 
 
 def _is_comparison(folder: Path) -> bool:
-    """Whether it has the runs of `pfljax compare`, and is not a run itself."""
+    """Whether it has the runs of a comparison or sweep, and is not a run itself."""
+    if (folder / "sweep.json").exists():
+        return True
     return not (folder / "config.json").exists() and bool(_list_runs(folder))
 
 

@@ -1,4 +1,4 @@
-"""Writes the reports of runs, comparisons and sweeps."""
+"""Writes the reports of runs and comparisons, of which a sweep is one."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,20 @@ from pfljax.report import (
     figures,
     overview,
     pairs,
-    sweeps,
     tables,
 )
+from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, to_csv
-from pfljax.report.html import Block, Pairs, Picture, picture, render
+from pfljax.report.html import Block, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
 from pfljax.report.run_page import run_notices, run_page
 from pfljax.report.seeds import differing_problem, group_runs
-from pfljax.report.settings import problem_facts, settings_by_group
 from pfljax.report.style import Figure, save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, tidy
-from pfljax.runs.config import from_dict, to_json
-from pfljax.runs.folder import check_not_own, read_json
-from pfljax.runs.result import result
-from pfljax.runs.settings import DATA_SETTINGS
+from pfljax.runs.folder import check_not_own
+from pfljax.runs.result import Result, result
 from pfljax.runtime import files
 
 LEAD = ("differences", "curves_by_rounds", "accuracy")  # figures of the first screen
@@ -138,50 +135,18 @@ def write_comparison(
     )
 
 
-def write_sweep_report(
-    folder: str | Path,
-    out: str | Path,
-    targets: Sequence[float] = (),
-    *,
-    with_tables: bool = False,
-    figure_kinds: Sequence[str] = (),
-    verbose: bool = False,
-    target_window: int = WINDOW,
-) -> str:
-    """Writes sweep.html to `out`, from the tidy sweep.csv in `folder`.
-
-    The options, and what is returned, are those of `write_comparison`. Points are
-    compared by their seeds alone, without clients.
-
-    Raises:
-      ValueError: no run of the sweep is finished, or a target is not an accuracy.
-      FileError: a file is damaged, or cannot be written.
-    """
-    check_targets(targets, target_window)
-    rows = sweeps.read(folder)
-    about = read_json(Path(folder) / "sweep.json")
-    settings = to_json(from_dict(about["experiment"]))
-    over = about["over"]
-    swept = {name: ", ".join(map(str, values)) for name, values in over.items()}
-    fact = f"{settings['algorithm']} over {', '.join(over)}"
-    report = Report(
-        title="Sweep",
-        facts=[fact, *problem_facts(settings)],
-        notices=sweeps.progress(rows, about.get("asked", over)),
-        frame=sweeps.tidy(rows),
-        scores=sweeps.make_scores(rows),
-        ranked=not set(sweeps.swept_names(rows)).intersection(DATA_SETTINGS),
-        figures={"accuracy": sweeps.figure(rows)},
-        more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
-    )
-    page = files.make_folder(Path(out)) / "sweep.html"
-    return _write(
-        report, page, targets, target_window, with_tables, figure_kinds, verbose
-    )
+def accuracy_table(runs: Sequence[Result]) -> str:
+    """Markdown: accuracy and calibration after the last round, over seeds."""
+    calibration = [each for each in tables.CALIBRATION if each.key != "ece"]
+    columns = (*tables.ACCURACY, *calibration)
+    values = tables.values_by_seed(tidy(group_runs(runs)))
+    title = "Test metrics at the last round"
+    note = NOTES["Accuracy"]
+    return tables.markdown(tables.make_table(title, values, columns, note))
 
 
 class Report(NamedTuple):
-    """The content of the page and the screen of a comparison or a sweep."""
+    """The content of the page and the screen of a comparison."""
 
     title: str
     facts: Sequence[str]

@@ -1,7 +1,8 @@
 """Compiles the functions of an experiment."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Key, RunState, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, asynchronous, mesh, offload_programs
+from pfljax.engine.asynchronous import AsyncRounds
 from pfljax.engine.state import client_shape, init_stacks
 from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
 from pfljax.evaluation.passes import rows_per_pass
@@ -34,6 +36,14 @@ from pfljax.simulate.components import make_setting, make_task, resolve_width
 from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.shape import Shape, make_shape
 from pfljax.simulate.step_cost import step_flops
+from pfljax.simulate.traced import (
+    Bound,
+    Kind,
+    Numbers,
+    make_kind,
+    make_lift,
+    numbers_of,
+)
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
 
@@ -75,9 +85,15 @@ def client_architecture(sim: Simulation, client: int) -> Architecture:
 
 
 def simulation(
-    experiment: Experiment, federation: Federation, task: Task | None = None
+    experiment: Experiment,
+    federation: Federation,
+    task: Task | None = None,
+    traced: Collection[str] = (),
 ) -> Simulation:
-    """The compiled functions, which experiments that differ only in the seed share."""
+    """The compiled functions, which experiments that differ only in the seed share.
+
+    They also share them if they differ in numbers with the names `traced`.
+    """
     shape = make_shape(experiment, federation)
     # The experiment is the key of a cache: settings that no program needs are removed.
     key = experiment.replace(seed=0, out=None, label=None)
@@ -94,21 +110,57 @@ def simulation(
     # The method is part of the key: a file that is loaded again has another function.
     method = algorithms.method(key.algorithm.name)
     devices_read = clocks.devices_crc(experiment)
-    sim = _simulation(key, method, shape, task and Same(task), devices_read)
+    # Pages of a store, and clients with devices of their own, have other programs.
+    if key.state_storage != "device" or key.pin_clients:
+        traced = ()
+    model = task or make_task(key, shape)
+    kind = make_kind(key, traced, model, shape) if traced else Kind(key, (), key)
+    sim = _simulation(kind, method, shape, task and Same(task), devices_read)
+    if kind.names:
+        sim = _bind(sim, key, shape, numbers_of(key, kind.names))
     clocks.check_deadline(sim.setting, federation.train.size)
     tasks = [architecture.task for architecture in sim.architectures]
     model_checks.check_tokens(tasks, federation)
     return sim
 
 
+def _bind(
+    sim: Simulation, experiment: Experiment, shape: Shape, numbers: Numbers
+) -> Simulation:
+    """The simulation of a kind with the numbers of one of its experiments."""
+    setting = make_setting(experiment, sim.task, shape)
+    bind = partial(Bound, numbers=numbers)
+    stacks = init_stacks(setting, sim.task, shape.num_clients)
+    architectures = [
+        each._replace(
+            setting=setting._replace(algorithm=stack.algorithm, groups=None),
+            evaluate={view: bind(f) for view, f in each.evaluate.items()},
+            quantities=each.quantities and bind(each.quantities),
+        )
+        for each, stack in zip(sim.architectures, stacks, strict=True)
+    ]
+    if isinstance(sim.rounds, AsyncRounds):
+        rounds = replace(sim.rounds, program=bind(sim.rounds.program))
+    else:
+        rounds = bind(sim.rounds)
+    return sim._replace(
+        setting=setting,
+        init=bind(sim.init),
+        rounds=rounds,
+        architectures=tuple(architectures),
+        dissimilarity=sim.dissimilarity and bind(sim.dissimilarity),
+    )
+
+
 @memoize
 def _simulation(
-    experiment: Experiment,
+    kind: Kind,
     _method: Callable,
     shape: Shape,
     own: Same | None,
     _devices: int | None,
 ) -> Simulation:
+    experiment = kind.example
     task = own.value if own else make_task(experiment, shape)
     if own:
         model_checks.check_task(own, shape.input_shape, shape.num_classes)
@@ -127,7 +179,7 @@ def _simulation(
     architectures = make_architectures(setting, task, num_clients, views, width)
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
-    return Simulation(
+    sim = Simulation(
         setting=setting,
         task=task,
         init=make_init(setting, task, num_clients, stored),
@@ -144,6 +196,44 @@ def _simulation(
         # Traced once, in the first run.
         traffic=functools.cache(partial(mean_traffic, setting, task, shape)),
         step_flops=functools.cache(partial(step_flops, setting, task, shape)),
+    )
+    return _lift(sim, kind, shape, num_clients) if kind.names else sim
+
+
+def _lift(sim: Simulation, kind: Kind, shape: Shape, num_clients: int) -> Simulation:
+    """The simulation with functions that take the numbers of the kind first."""
+    task, longest, experiment = sim.task, sim.longest, kind.example
+    lift = make_lift(kind, task, shape)
+    views = [*sim.architectures[0].evaluate]
+    width = sim.setting.width or experiment.cohort
+
+    def of_clients(setting: Setting, index: int) -> Architecture:
+        made = make_architectures(setting, task, num_clients, views, width)
+        return made[index]
+
+    architectures = []
+    for index, each in enumerate(sim.architectures):
+        evaluate = {
+            view: lift(lambda s, i=index, v=view: of_clients(s, i).evaluate[v])
+            for view in views
+        }
+        quantities = each.quantities and lift(
+            lambda s, i=index: of_clients(s, i).quantities
+        )
+        each = each._replace(evaluate=evaluate, quantities=quantities)
+        architectures.append(each)
+    donated = {"donate_argnums": 1}  # the state
+    if isinstance(sim.rounds, AsyncRounds):
+        program = lift(lambda s: make_rounds(s, longest).program, **donated)
+        rounds = replace(sim.rounds, program=program)
+    else:
+        rounds = lift(lambda s: make_rounds(s, longest), **donated)
+    return sim._replace(
+        init=lift(lambda s: partial(engine.init, s, task, num_clients)),
+        rounds=rounds,
+        architectures=tuple(architectures),
+        dissimilarity=sim.dissimilarity
+        and lift(lambda s: make_dissimilarity(experiment, s, task)),
     )
 
 

@@ -145,20 +145,14 @@ def test_sigterm_ends_a_comparison_in_its_first_run(env, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["local"]
 
 
-def test_sigterm_ends_a_sweep_after_the_runs_that_train(env, tmp_path):
-    flags = tiny.options(JOB.replace(out=str(tmp_path), rounds=90))
-    command = ["sweep", *flags, "--over", "seed", *map(str, range(12))]
-    runs = tmp_path / "runs"
-    last = _terminate(command, env, lambda: list(runs.glob("*.npz")))[-1]
-    assert last == "pfljax: stopped; the same command resumes"
-    finished = list(runs.glob("*.npz"))
-    assert 1 <= len(finished) < 12
-    assert not list(runs.glob("*.part"))
-    before = {path: path.stat().st_mtime_ns for path in finished}
-    done = tiny.command_line(*command, env=env)
-    assert done.returncode == 0, done.stderr
-    assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert len(list(runs.glob("*.npz"))) == 12
+def test_sigterm_saves_the_runs_of_a_sweep_that_train_together(env, tmp_path):
+    long = JOB.replace(rounds=90, eval_every=60, out=str(tmp_path), devices=1)
+    command = ["sweep", *tiny.options(long), "--over", "seed", "0", "1"]
+    log = tmp_path / "fedper" / "s0"
+    last = _terminate([*command, "--lanes", "2"], env, lambda: _logged(log) >= 9)
+    saved = [line for line in last if "SIGTERM: saved" in line]
+    assert len(saved) == 2
+    assert [checkpoint.saved_rounds(p) for p in tmp_path.glob("*/s*/checkpoints")]
 
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):
