@@ -20,7 +20,17 @@ Values = Annotated[
     UseAppendAction[tuple[tuple[str, ...], ...]],
     arg(
         metavar="NAME VALUE ...",
-        help="A setting and its values. Repeat it to sweep several settings.",
+        help="A setting and its values. Repeat it to sweep several settings. "
+        "log:0.001..0.1:9 are nine values, log~0.001..0.1:9 random ones; lin is "
+        "linear.",
+    ),
+]
+Columns = Annotated[
+    str | None,
+    arg(
+        help="A setting or option in which the runs differ: the first table has a "
+        "column for each of its values. The default is the setting of the data that "
+        "a sweep is over."
     ),
 ]
 
@@ -62,13 +72,25 @@ def resume(
 
 
 def sweep(
-    settings: Any, over: Values, tables: Tables = False, verbose: Verbose = False
+    settings: Any,
+    over: Values = (),
+    without: Annotated[
+        tuple[str, ...],
+        arg(
+            metavar="NAME ...",
+            help="Settings and options of the method to leave out, one at a time: each "
+            "is then at its default.",
+        ),
+    ] = (),
+    columns: Columns = None,
+    tables: Tables = False,
+    verbose: Verbose = False,
 ) -> None:
     """Runs every combination of the values of some settings.
 
     Example: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
     """
-    values = options.parse_over(over)
+    values = options.parse_over(over, without)
     experiment = options.to_experiment(settings)
     from pfljax.cli.report import report as write_report
     from pfljax.runtime import devices
@@ -77,7 +99,7 @@ def sweep(
     devices.use_compile_cache()
     found = run_all(experiment, values, quiet=False)
     if found.results:
-        forms = {"with_tables": tables, "verbose": verbose}
+        forms = {"columns": columns, "with_tables": tables, "verbose": verbose}
         show(write_report([found.folder], None, (), **forms))
     if found.failed:
         sys.exit(1)
@@ -116,6 +138,7 @@ def report(
         tuple[Literal["pdf", "png", "svg"], ...],
         arg(help="Also write the figures as files of these formats."),
     ] = (),
+    columns: Columns = None,
     tables: Tables = False,
     verbose: Verbose = False,
 ) -> None:
@@ -126,7 +149,7 @@ def report(
     from pfljax.cli.report import report as write_report
 
     options = {"with_tables": tables, "figure_kinds": figures, "verbose": verbose}
-    options["target_window"] = target_window
+    options |= {"target_window": target_window, "columns": columns}
     show(write_report(runs, out, target, **options))
 
 

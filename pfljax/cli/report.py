@@ -34,6 +34,10 @@ def report(
                 f"{first} is one run; give several runs, or leave it out"
             )
         page = (out or first) / "report.html"
+        if options.get("columns"):
+            raise ValueError(
+                f"--columns compares runs, but {first} is one run; give several"
+            )
         for_a_run = {key: options[key] for key in ("figure_kinds", "target_window")}
         text = write_run_report(first, page.parent, targets, **for_a_run)
     else:

@@ -12,10 +12,11 @@ from pfljax.report import (
     figures,
     overview,
     pairs,
+    sweeps,
     tables,
 )
 from pfljax.report.captions import NOTES
-from pfljax.report.frames import Frame, to_csv
+from pfljax.report.frames import Frame, make_frame, to_csv
 from pfljax.report.html import Block, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
@@ -28,7 +29,12 @@ from pfljax.runs.folder import check_not_own
 from pfljax.runs.result import Result, result
 from pfljax.runtime import files
 
-LEAD = ("differences", "curves_by_rounds", "accuracy")  # figures of the first screen
+LEAD = (
+    "accuracy",
+    "accuracy_map",
+    "differences",
+    "curves_by_rounds",
+)  # figures of the first screen
 
 
 def write_run_report(
@@ -83,6 +89,7 @@ def write_comparison(
     figure_kinds: Sequence[str] = (),
     verbose: bool = False,
     target_window: int = WINDOW,
+    columns: str | None = None,
 ) -> str:
     """Writes comparison.html and the tidy comparison.csv to `out`.
 
@@ -96,12 +103,15 @@ def write_comparison(
       figure_kinds: write the figures as files of these kinds as well, such as "pdf".
       verbose: return all tables in Markdown, not the overview alone.
       target_window: evaluations in a row whose mean has to reach a target.
+      columns: a setting or option whose values are the columns of a table that comes
+        first. By default the setting of the data that a sweep is over, if it is one.
 
     Returns:
       The text for the screen.
 
     Raises:
-      ValueError: a run is given twice, or a target is not an accuracy.
+      ValueError: a run is given twice, a target is not an accuracy, or the runs do not
+        differ in `columns`.
       FileError: a folder is not a finished run, or a file is damaged or cannot be
         written.
     """
@@ -115,6 +125,13 @@ def write_comparison(
     means = main_accuracies(frame)
     out = files.make_folder(Path(out))
     files.write_text(out / "comparison.csv", to_csv(frame))
+    over = sweeps.read_axes(folders)
+    columns = columns or sweeps.default_columns(over)
+    lead, sentences = sweeps.summarise(groups, frame, columns, bool(over))
+    if lead is not None and with_tables:
+        files.write_text(
+            out / "columns.csv", to_csv(make_frame(lead.rows, lead.header))
+        )
     report = Report(
         title="Comparison",
         facts=comparison_page.comparison_facts(groups),
@@ -122,7 +139,12 @@ def write_comparison(
         frame=frame,
         scores=[pairs.make_scores(g, means.get(g.label, {})) for g in groups],
         ranked=not differing_problem(groups),
-        figures=comparison_figures.draw_comparison(groups, frame),
+        lead=lead,
+        sentences=sentences,
+        figures={
+            **sweeps.figures(groups, frame, over),
+            **comparison_figures.draw_comparison(groups, frame),
+        },
         more={
             "Landscapes": first_landscapes(groups),
             "Settings": comparison_page.settings_blocks(groups),
@@ -154,6 +176,8 @@ class Report(NamedTuple):
     frame: Frame  # tidy
     scores: Sequence[pairs.Scores]
     ranked: bool  # whether the numbers are of one problem
+    lead: Table | None  # by columns, before the others
+    sentences: Sequence[str]  # of the answer, beside those on the best method
     figures: Mapping[str, Figure | None]  # by name, beside that of differences
     more: Mapping[str, Sequence[Block]]
 
@@ -173,28 +197,29 @@ def _write(
     with_best = comparisons[comparisons.with_best.eq(True)]
     methods = overview.average_seeds(report.frame, with_best)
     answer = overview.answer(methods, with_best)
-    answer += overview.describe_seeds(report.frame)
+    answer += [*report.sentences, *overview.describe_seeds(report.frame)]
     first = overview.overview_table(methods)
+    leading = [first] if report.lead is None else [report.lead, first]
     sections = {
         "Differences in pairs": [pairs.pair_table(comparisons)],
         **tables.detail_tables(report.frame, targets, target_window, report.ranked),
     }
     drawn = {"differences": comparison_figures.differences(with_best)}
     pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)
-    lead = [each for each in pictures if each.name in LEAD]
+    drawn_first = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
-    opened: list[Block] = [" ".join(answer), first, *lead]
+    opened: list[Block] = [" ".join(answer), *leading, *drawn_first]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
     files.write_text(page, render(report.title, report.facts, notices, opened, folded))
-    every = [first, *itertools.chain(*sections.values())]
+    every = [*leading, *itertools.chain(*sections.values())]
     every = [table for table in every if table.rows]
     if with_tables:
         for end, form in ((".md", tables.markdown), (".tex", tables.latex)):
             files.write_text(page.with_suffix(end), "\n".join(map(form, every)))
     if verbose:
         return "\n\n".join([*notices, *answer, *map(tables.markdown, every)])
-    shown = overview.overview_table(methods, overview.MOST_ROWS)
+    shown = report.lead or overview.overview_table(methods, overview.MOST_ROWS)
     return overview.screen(shown, [shown.caption, *notices, *answer])
 
 

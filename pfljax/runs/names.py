@@ -20,6 +20,8 @@ LETTERS = 6  # of the digest
 ODD = re.compile(r"[^A-Za-z0-9.=,+-]+")
 ODD_IN_LABEL = re.compile(r"[^A-Za-z0-9.=-]+")
 SEED = re.compile(r"s\d+")  # a folder of one seed of a method
+# The labels of a sweep that leaves out one part at a time: "full", "without momentum".
+FULL, WITHOUT = "full", "without"
 EXACT = 2**53  # up to here a whole number is the float that it equals
 
 

@@ -124,8 +124,8 @@ def _train(
             progress = progress._replace(terminated=terminated)
         if overlaps and _rounds_left(run, progress):
             # The next rounds donate the state itself.
-            copy = progress._replace(state=jax.tree.map(_copy, progress.state))
-            pending = partial(write, rounds, copy)
+            copied = progress._replace(state=jax.tree.map(copy, progress.state))
+            pending = partial(write, rounds, copied)
             if _is_due(run, progress):
                 progress = progress._replace(unsaved=0.0)
         else:
@@ -266,11 +266,11 @@ def _can_overlap(run: Run, state: RunState) -> bool:
     return alone and tree.nbytes(state) <= COPIED_BYTES
 
 
-def _copy(leaf: jax.Array) -> jax.Array:
+def copy(leaf: jax.Array) -> jax.Array:
     """A copy of the leaf on its devices, without compiling a program."""
     # `device_put` of a key may share its buffer in spite of `may_alias`.
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        numbers = _copy(jax.random.key_data(leaf))
+        numbers = copy(jax.random.key_data(leaf))
         return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
     return jax.device_put(leaf, may_alias=False)
 

@@ -1,6 +1,7 @@
 """Makes the points of a sweep: the checked settings and the folder of each run.
 
-A swept name is a setting of `Experiment` or an option of the method.
+A swept name is a setting of `Experiment` or an option of the method. The values of
+"without" are names of such: each is at its default in one point. None leaves none out.
 """
 
 import itertools
@@ -18,6 +19,8 @@ from pfljax.data import Federation
 from pfljax.runs import config, names
 from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 from pfljax.simulate import arguments, begin
+
+WITHOUT = names.WITHOUT
 
 
 class Point(NamedTuple):
@@ -69,6 +72,10 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     Raises:
       ValueError: a name is neither a setting nor an option.
     """
+    values = dict(values)
+    part = values.pop(WITHOUT, None)
+    if part is not None:
+        values[part] = _find_default(experiment, part)
     # Settings that change no result cannot be swept.
     fields = set(FIELDS) - set(UNHASHED)
     settings: dict[str, Any] = {}
@@ -83,6 +90,24 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     for name in values:
         requirements.find("name to sweep", known, name)
     return experiment.replace(algorithm=experiment.algorithm.with_options(options))
+
+
+def _find_default(experiment: Experiment, part: str) -> Any:
+    """The default of a setting or an option, which differs from its value here.
+
+    Raises:
+      ValueError: there is nothing to leave out.
+    """
+    options = factories.defaults(algorithms.method(experiment.algorithm.name))
+    settings = vars(Experiment()) | options
+    default = requirements.find("setting or option to leave out", settings, part)
+    given = (vars(experiment) | options | experiment.algorithm.options)[part]
+    if given == default:
+        raise ValueError(
+            f"{part} is {given}, its default, so that nothing would be left out; set "
+            f"it, or take {part} out of --without"
+        )
+    return default
 
 
 def make(
@@ -129,7 +154,10 @@ def describe(values: Mapping[str, Any], label: str | None = None) -> str:
     """A point in words, without its seed; a method goes by its own name."""
     words = [label] if label else []
     for name, value in values.items():
-        if name != "seed":
+        if name not in ("seed", WITHOUT):
             text = names.value_text(value)
             words.append(text if name == "algorithm" else f"{name}={text}")
+    if WITHOUT in values:  # at the end, where the report looks for it
+        part = values[WITHOUT]
+        words.append(names.FULL if part is None else f"{names.WITHOUT} {part}")
     return " ".join(words)

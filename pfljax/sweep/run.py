@@ -109,29 +109,34 @@ class Work:
 
 def _run_all(asked: Iterable[Point], work: Work) -> None:
     """Runs these points, those of a program one after another."""
-    for left in _by_program(asked, work.traced):
+    for kind in _by_program(asked, work.traced):
+        lanes = work.lanes
+        left = kind
         while left:
-            left = left[_run_some(left, work) :]
+            taken, lanes = _run_some(left, lanes or -len(kind), work)
+            left = left[taken:]
 
 
-def _run_some(left: Sequence[Point], work: Work) -> int:
-    """Runs the first points, as many as train together; returns their number."""
-    if work.lanes != 1:
-        return _run_together(left, work)
+def _run_some(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
+    """Runs the first points, as many as train together; returns (their number, lanes).
+
+    A negative number of lanes is a wish, as far as memory allows.
+    """
+    if lanes != 1:
+        return _run_together(left, lanes, work)
     point = left[0]
     options = {"quiet": work.quiet, "report": False, "traced": work.traced}
     with work.watching(point):
         found = run(point.experiment, point.federation, task=work.task, **options)
         work.done[point.experiment.folder] = found
-    return 1
+    return 1, lanes
 
 
-def _run_together(left: Sequence[Point], work: Work) -> int:
+def _run_together(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
     runs: dict[str, Run] = {}
-    most = work.lanes or len(left)
     taken = 0
     with ExitStack() as stack:
-        while taken < len(left) and len(runs) < most:
+        while taken < len(left) and len(runs) < abs(lanes):
             point = left[taken]
             taken += 1
             with work.watching(point):
@@ -140,16 +145,18 @@ def _run_together(left: Sequence[Point], work: Work) -> int:
                     continue
                 first = next(iter(runs.values()), prepared)
                 runs[point.experiment.folder] = together.share_pool(prepared, first)
-            if len(runs) == 1 and work.lanes is None:
-                most = together.count_fitting(*runs.values())
-        found = together.train_together([*runs.values()], work.quiet)
-    names = list(runs)
+                if not together.can_join(prepared):
+                    lanes = 1
+                elif lanes < 0:
+                    lanes = min(-lanes, together.count_fitting(prepared))
+        names = list(runs)
+        found = together.train_together([*runs.values()], lanes, work.quiet)
     work.failed |= {names[index]: _reason(error) for index, error in found.items()}
     for point in left[:taken]:
         where = point.experiment.folder
         if where not in work.failed and point not in work.busy:
             work.done[where] = result(where)
-    return taken
+    return taken, lanes
 
 
 def _opened(point: Point, work: Work) -> AbstractContextManager[Run | None]:

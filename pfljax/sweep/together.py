@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,10 +23,13 @@ from pfljax.simulate.loop import Block, Trained
 from pfljax.simulate.traced import Bound
 
 
-def train_together(runs: Sequence[Run], quiet: bool) -> dict[int, Exception]:
+def train_together(
+    runs: Sequence[Run], lanes: int, quiet: bool
+) -> dict[int, Exception]:
     """Trains the runs to their ends; returns the errors of those that fail, by index.
 
-    At SIGTERM it ends the program once all have saved their rounds.
+    There are at most `lanes` runs. At SIGTERM it ends the program once all have saved
+    their rounds.
     """
     blocks = [loop.train(run, quiet) for run in runs]
     # Orbax keeps its settings in a variable of the context.
@@ -47,26 +50,25 @@ def train_together(runs: Sequence[Run], quiet: bool) -> dict[int, Exception]:
                     leaving = True
                 except Exception as error:
                     errors[index] = error
-            trained = _train_waiting(waiting, errors)
+            trained = _train_waiting(waiting, lanes, errors)
         if leaving:
             sys.exit(signals.REQUEUE)
     return errors
 
 
 def _train_waiting(
-    waiting: dict[int, Block], errors: dict[int, Exception]
+    waiting: dict[int, Block], lanes: int, errors: dict[int, Exception]
 ) -> dict[int, Trained | None]:
-    """What the blocks give; blocks of equal programs, pools and counts are one call."""
+    """What the blocks give; those of one program and count are one call."""
     alike: dict[Any, list[int]] = {}
     for index, block in waiting.items():
-        pool = block.run.federation.train.examples
-        kind = id(_program(block)), id(pool.x), block.count
+        size = len(block.run.federation.train.examples.y)
+        kind = id(_program(block)), size, block.count
         alike.setdefault(kind, []).append(index)
     trained: dict[int, Trained | None] = {}
     for members in alike.values():
-        blocks = [waiting[index] for index in members]
         try:
-            given = _train_blocks(blocks)
+            given = _train_blocks([waiting[index] for index in members], lanes)
         except Exception as error:
             errors |= dict.fromkeys(members, error)
         else:
@@ -74,21 +76,33 @@ def _train_waiting(
     return trained
 
 
-def _train_blocks(blocks: Sequence[Block]) -> list[Trained]:
-    """Trains the rounds of blocks that have one program, one pool and one count."""
-    if len(blocks) == 1:
+def _train_blocks(blocks: Sequence[Block], lanes: int) -> list[Trained]:
+    """Trains the rounds of blocks that have one program and one count."""
+    if lanes == 1:
         return [loop.train_block(blocks[0])]
     started = time.monotonic()
     rounds = [block.run.sim.rounds for block in blocks]
     data = [block.run.federation for block in blocks]
-    numbers = [r.numbers if isinstance(r, Bound) else {} for r in rounds]
+    pools = [each.train.examples for each in data]
+    shares_pool = all(pool.x is pools[0].x for pool in pools)
+    inputs = [
+        Inputs(
+            numbers=rounds[i].numbers if isinstance(rounds[i], Bound) else None,
+            span=(data[i].train.offset, data[i].train.size),
+            public=data[i].public,
+            pool=None if shares_pool else pools[i],
+        )
+        for i in range(len(blocks))
+    ]
     states = [block.state for block in blocks]
-    spans = [(each.train.offset, each.train.size) for each in data]
-    public = [each.public for each in data]
-    program = _together(Same(_program(blocks[0])), isinstance(rounds[0], Bound))
-    pool, count = data[0].train.examples, blocks[0].count
+    # Always as many lanes: another number would sum in another order.
+    for _ in range(lanes - len(blocks)):
+        inputs.append(inputs[-1])
+        states.append(jax.tree.map(loop.copy, blocks[-1].state))
+    program = _together(Same(_program(blocks[0])))
+    pool, count = pools[0] if shares_pool else None, blocks[0].count
     try:
-        states, metrics = program(states, numbers, spans, public, pool, count)
+        states, metrics = program(states, inputs, pool, count)
     finally:
         for block in blocks:
             block.pending()
@@ -96,9 +110,18 @@ def _train_blocks(blocks: Sequence[Block]) -> list[Trained]:
     # All go on at one pace, so that their next blocks have one count.
     seconds = (time.monotonic() - started) / len(blocks)
     return [
-        (state, {name: metric[i][:count] for name, metric in metrics.items()}, seconds)
-        for i, state in enumerate(states)
+        (states[i], {name: m[i][:count] for name, m in metrics.items()}, seconds)
+        for i in range(len(blocks))
     ]
+
+
+class Inputs(NamedTuple):
+    """In what runs of one program differ, beside their states."""
+
+    numbers: Any  # None without any
+    span: Any  # offset and size of the clients' examples, i32[C] each
+    public: Any
+    pool: Any  # None if all have one
 
 
 def _program(block: Block) -> Any:
@@ -108,18 +131,17 @@ def _program(block: Block) -> Any:
 
 
 @memoize
-def _together(program: Same, has_numbers: bool) -> Any:
+def _together(program: Same) -> Any:
     """The rounds of several runs as one program, which donates their states."""
 
-    def train(state: Any, numbers: Any, span: Any, public: Any, pool: Any, count: Any):
-        given = (numbers, state) if has_numbers else (state,)
-        train = ClientData(pool, *span)
-        return program.value(*given, train, count, public=public)
+    def train(state: Any, own: Inputs, pool: Any, count: Any) -> Any:
+        given = (state,) if own.numbers is None else (own.numbers, state)
+        train = ClientData(own.pool or pool, *own.span)
+        return program.value(*given, train, count, public=own.public)
 
-    def all_runs(states: list, numbers: list, spans: list, public: list, *same: Any):
-        stacked = [_stack(each) for each in (states, numbers, spans, public)]
-        mapped = jax.vmap(train, in_axes=(0, 0, 0, 0, None, None))
-        after, metrics = mapped(*stacked, *same)
+    def all_runs(states: list, inputs: list, pool: Any, count: Any) -> Any:
+        mapped = jax.vmap(train, in_axes=(0, 0, None, None))
+        after, metrics = mapped(_stack(states), _stack(inputs), pool, count)
         lanes = range(len(states))
         return [jax.tree.map(lambda leaf, i=i: leaf[i], after) for i in lanes], metrics
 

@@ -99,10 +99,10 @@ def test_killed_anywhere_ends_with_the_same_bits(env, wholes, tmp_path, store, m
 BY_ROUND = f"from pfljax.simulate import loop; loop.CALL_SECONDS = 0; {tiny.COMMAND}"
 
 
-def _terminate(command, env, ready):
+def _terminate(command, env, ready, script=BY_ROUND):
     """Sends SIGTERM to `pfljax COMMAND` as soon as ready(); returns its stderr."""
     process = subprocess.Popen(
-        [sys.executable, "-c", BY_ROUND, *command],
+        [sys.executable, "-c", script, *command],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while process.poll() is None and not ready():
@@ -149,10 +149,13 @@ def test_sigterm_saves_the_runs_of_a_sweep_that_train_together(env, tmp_path):
     long = JOB.replace(rounds=90, eval_every=60, out=str(tmp_path), devices=1)
     command = ["sweep", *tiny.options(long), "--over", "seed", "0", "1"]
     log = tmp_path / "fedper" / "s0"
-    last = _terminate([*command, "--lanes", "2"], env, lambda: _logged(log) >= 9)
-    saved = [line for line in last if "SIGTERM: saved" in line]
-    assert len(saved) == 2
-    assert [checkpoint.saved_rounds(p) for p in tmp_path.glob("*/s*/checkpoints")]
+    lanes = "from pfljax.sweep import run; run._choose_lanes = lambda _: 2"
+    said = _terminate(command, env, lambda: _logged(log) >= 9, f"{lanes}; {BY_ROUND}")
+    assert sum("SIGTERM: saved" in line for line in said) == 2
+    folders = tmp_path.glob("*/s*/checkpoints")
+    saved = {tuple(checkpoint.saved_rounds(path)) for path in folders}
+    assert len(saved) == 1  # both after the same round
+    assert saved != {()}
 
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):

@@ -31,6 +31,7 @@ FEDAVG = Experiment(
     eval_every=2,
     devices=1,
 )
+DITTO = FEDAVG.replace(algorithm="ditto")
 SUPERFED = FEDAVG.replace(algorithm="superfed")
 OVER = {"lam": [0.0, 0.5], "seed": [0, 3]}
 
@@ -56,8 +57,7 @@ def assert_as_alone(experiment, values, found, out):
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """A sweep of Ditto over OVER."""
-    ditto = FEDAVG.replace(algorithm="ditto")
-    return sweep(ditto, OVER, out=tmp_path_factory.mktemp("swept"))
+    return sweep(DITTO, OVER, out=tmp_path_factory.mktemp("swept"))
 
 
 def test_each_run_is_a_run_with_a_folder_of_its_own(swept, tmp_path):
@@ -101,7 +101,7 @@ def test_numbers_of_the_optimizer_and_the_server(tmp_path):
         {"algorithm": "fedavg", "unseen": 0.2, "eval_after_training": True},
         {"algorithm": "fedavg", "dissimilarity": True, "devices": 2},
         {"algorithm": "feddf:server_steps=20,server_lr=0.1", "public": 0.1},
-        {"algorithm": "fedproto", "models": ("logistic", "mlp:hidden=(8,)")},
+        {"algorithm": "lg_fedavg", "models": ("mlp", "mlp:hidden=(64,64)")},
         {"algorithm": "apfl", "state_storage": "disk"},
     ],
 )
@@ -158,28 +158,31 @@ def broken(monkeypatch, wrong):
     monkeypatch.setattr(sweep_run, "run", fail)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_fails_is_named_and_tried_again(tmp_path, monkeypatch, capsys):
-    one = FEDAVG.replace(rounds=1)
+    over = {"lam": [0.5], "seed": [0, 1]}
+    failing = f"{tmp_path}/lam=0.5/s0"
     with monkeypatch.context() as patch:
         broken(patch, [0])
-        found = sweep(one, {"seed": [0, 1]}, out=tmp_path)
-        assert found.failed == {f"{tmp_path}/fedavg/s0": "TypeError: a kernel"}
+        found = sweep(DITTO, over, out=tmp_path)
+        assert found.failed == {failing: "TypeError: a kernel"}
         assert [values["seed"] for values in found.values] == [1]
-        assert f"{tmp_path}/fedavg/s0 failed: TypeError: a k" in capsys.readouterr().err
-        arguments = ["sweep", *tiny.options(one.replace(out=str(tmp_path)))]
-        code, out, errors = tiny.main(*arguments, "--over", "seed", "0", "1")
+        assert f"{failing} failed: TypeError: a kernel" in capsys.readouterr().err
+        options = tiny.options(DITTO.replace(out=str(tmp_path)))
+        swept = ["--over", "lam", "0.5", "--over", "seed", "0", "1"]
+        code, out, errors = tiny.main("sweep", *options, *swept)
         assert code == 1, errors
-        assert "fedavg" in out
-    found = sweep(one, {"seed": [0, 1]}, out=tmp_path)
+        assert "lam=0.5" in out
+    found = sweep(DITTO, over, out=tmp_path)
     assert not found.failed
     assert len(found.results) == 2
 
 
 def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
-    one = FEDAVG.replace(rounds=1)
-    with folder.lock(tmp_path / "fedavg" / "s1"):
-        found = sweep(one, {"seed": [0, 1]}, out=tmp_path)
-    assert found.elsewhere == [f"{tmp_path}/fedavg/s1"]
+    results.claim(tmp_path, DITTO, {"lam": [0.5], "seed": [0]})
+    with folder.lock(tmp_path / "lam=0.5" / "s1"):
+        found = sweep(DITTO, {"lam": [0.5], "seed": [0, 1]}, out=tmp_path)
+    assert found.elsewhere == [f"{tmp_path}/lam=0.5/s1"]
     assert len(found.results) == 1
     assert "1 run left to other processes" in capsys.readouterr().err
 
@@ -189,11 +192,7 @@ def test_a_folder_holds_one_sweep(tmp_path):
     before = (tmp_path / "sweep.json").read_bytes()
     for experiment, over, message in (
         (FEDAVG.replace(momentum=0.9), {"lr": [0.2]}, "momentum: 0.0 -> 0.9"),
-        (
-            FEDAVG,
-            {"lr": [0.1], "seed": [0]},
-            "holds a sweep over lr, and not over lr, s",
-        ),
+        (FEDAVG, {"lr": [0.1], "seed": [0]}, "a sweep over lr, and not over lr, s"),
     ):
         with pytest.raises(FolderError, match=message):
             results.claim(tmp_path, experiment, over)
@@ -233,7 +232,7 @@ def test_a_folder_holds_one_sweep(tmp_path):
         ),
         (
             {"channel": [None, ""]},
-            "'channel': None} are the same run; give one of them",
+            "are the same run; give one of them",
         ),
     ],
 )
@@ -251,6 +250,21 @@ def test_a_channel_is_swept_by_what_stands_behind_its_option(tmp_path):
     folders = {point.experiment.folder for point in swept}
     assert len(folders) == 3
     assert all(path.count("/") == str(tmp_path).count("/") + 2 for path in folders)
+
+
+def test_each_part_is_left_out_once(tmp_path):
+    job = FEDAVG.replace(algorithm="ditto:lam=2.0", momentum=0.9)
+    over = {"without": [None, "momentum", "lam"], "seed": [0]}
+    made = points.make(job, over, tmp_path)
+    assert [point.experiment.label for point in made] == [
+        "full", "without momentum", "without lam"
+    ]  # fmt: skip
+    found = [(p.experiment.momentum, p.experiment.algorithm.options) for p in made]
+    assert found == [(0.9, {"lam": 2.0}), (0.0, {"lam": 2.0}), (0.9, {"lam": 0.1})]
+    with pytest.raises(ValueError, match="lr_decay is 1"):
+        points.make(job, {"without": [None, "lr_decay"]}, tmp_path)
+    with pytest.raises(ValueError, match="unknown setting or option to leave out 'mo'"):
+        points.make(job, {"without": ["mo"]}, tmp_path)
 
 
 def test_runs_of_other_rounds_or_clients_cannot_be_stacked():
