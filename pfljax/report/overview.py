@@ -179,12 +179,14 @@ def list_names(names: Iterable[str]) -> str:
 
 
 def screen(table: Table, sentences: Sequence[str]) -> str:
-    """A table and sentences in 80 columns."""
+    """A table and sentences in 80 columns; the best cells are **bold**."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
 
     rows = [[" ".join(text.split()) for text in row] for row in table.rows]
+    for i, j in table.best:
+        rows[i][j] = f"**{rows[i][j]}**"
     widths = [
         max(1, *map(len, [*title.split(), *cells]))
         for title, *cells in zip(table.header, *rows, strict=True)

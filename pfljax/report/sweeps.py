@@ -13,7 +13,7 @@ from pfljax.report.columns import axis_text, columns_table, label_without
 from pfljax.report.frames import Frame
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.quantities import SPAN
-from pfljax.report.seeds import Group
+from pfljax.report.seeds import Group, group_runs
 from pfljax.report.style import (
     BAND,
     GRID,
@@ -25,9 +25,10 @@ from pfljax.report.style import (
     wrap,
 )
 from pfljax.report.tables import Table, format_rows
-from pfljax.report.tidy import main_accuracies
+from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.folder import read_json
 from pfljax.runs.names import FULL, WITHOUT
+from pfljax.runs.result import Result
 from pfljax.runs.settings import DATA_SETTINGS
 
 VARIANT = re.compile(rf"(?P<rest>.*?)\s*(?P<variant>{FULL}|{WITHOUT} \S+)")
@@ -99,9 +100,14 @@ def _mean(scores: pairs.Scores) -> str:
     return f"{100 * np.mean([*scores.means.values()]):.2f}"
 
 
-def figures(
-    groups: Sequence[Group], frame: Frame, over: Over
-) -> dict[str, Figure | None]:
+def sweep_figures(runs: Sequence[Result], over: Over) -> dict[str, Figure]:
+    """The figures of the runs of a sweep by name; `over` is what it was over."""
+    groups = group_runs(runs)
+    axes = {name: values for name, values in over.items() if name != "seed"}
+    return figures(groups, tidy(groups), axes)
+
+
+def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figure]:
     """The accuracy over the number with most values, and over two axes as a map."""
     axes = {name: values for name, values in over.items() if len(values) > 1}
     numbers = {n: v for n, v in axes.items() if all(map(_is_number, v))}

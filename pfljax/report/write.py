@@ -135,7 +135,7 @@ def write_comparison(
     report = Report(
         title="Comparison",
         facts=comparison_page.comparison_facts(groups),
-        notices=comparison_page.comparison_notices(groups, unfinished),
+        notices=comparison_page.comparison_notices(groups, unfinished, columns),
         frame=frame,
         scores=[pairs.make_scores(g, means.get(g.label, {})) for g in groups],
         ranked=not differing_problem(groups),

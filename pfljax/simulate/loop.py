@@ -41,7 +41,7 @@ class Block(NamedTuple):
     run: Run
     population: Population
     state: RunState  # before them; it is donated
-    count: int
+    rounds: int
     ahead: int  # rounds that the next call is expected to have
     pending: Callable[[], Any]  # to call while they train
 
@@ -108,7 +108,7 @@ def _train(
     progress: Progress,
     write: Callable[[Rounds, Progress], Progress],
     show: Callable[..., None],
-) -> Generator[Block, Trained, Progress]:
+) -> Generator[Block, Any, Progress]:
     """Yields the blocks of the rounds; returns the progress after the last one."""
     overlaps = _can_overlap(run, progress.state)
     pending: Callable[[], Any] = run.describe  # called while the next rounds train
@@ -166,7 +166,7 @@ def _next_block(
 def train_block(block: Block) -> Trained:
     """Trains the rounds of a block."""
     started = time.monotonic()
-    train, count = block.run.federation.train, block.count
+    train, count = block.run.federation.train, block.rounds
     try:
         state, metrics = block.population.rounds(block.state, train, count, block.ahead)
     finally:  # the rounds before are kept, even if these raise an error

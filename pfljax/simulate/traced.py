@@ -6,18 +6,28 @@ training losses of six methods by at most 1.3e-7.
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from pfljax import engine
 from pfljax.core.components import Component
 from pfljax.core.types import Task
-from pfljax.engine import Setting
+from pfljax.engine import Setting, asynchronous
+from pfljax.engine.asynchronous import AsyncRounds
+from pfljax.engine.state import init_stacks
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same
 from pfljax.simulate.components import make_setting
+from pfljax.simulate.program_parts import (
+    Architecture,
+    make_architectures,
+    make_dissimilarity,
+    make_rounds,
+)
 from pfljax.simulate.shape import Shape
 
 SETTINGS = ("lr", "lr_decay", "momentum", "weight_decay")
@@ -115,7 +125,7 @@ def without(experiment: Experiment, names: Collection[str]) -> Experiment:
     return experiment.replace(algorithm=bare, **settings)
 
 
-def make_lift(
+def _make_lift(
     kind: Kind, task: Task, shape: Shape
 ) -> Callable[..., Callable[..., Any]]:
     """A function that compiles the functions of a setting for all of the kind.
@@ -132,3 +142,68 @@ def make_lift(
         return jax.jit(program, **options)
 
     return lift
+
+
+def lift(sim: Any, kind: Kind, shape: Shape, num_clients: int) -> Any:
+    """The `Simulation` with functions that take the numbers of the kind first."""
+    task, longest, experiment = sim.task, sim.longest, kind.example
+    traced = _make_lift(kind, task, shape)
+    views = [*sim.architectures[0].evaluate]
+    width = sim.setting.width or experiment.cohort
+
+    def of_clients(setting: Setting, index: int) -> Architecture:
+        made = make_architectures(setting, task, num_clients, views, width)
+        return made[index]
+
+    architectures = []
+    for index, each in enumerate(sim.architectures):
+        evaluate = {
+            view: traced(lambda s, i=index, v=view: of_clients(s, i).evaluate[v])
+            for view in views
+        }
+        quantities = each.quantities and traced(
+            lambda s, i=index: of_clients(s, i).quantities
+        )
+        each = each._replace(evaluate=evaluate, quantities=quantities)
+        architectures.append(each)
+    donated = {"donate_argnums": 1}  # the state
+    if isinstance(sim.rounds, AsyncRounds):
+        program = traced(
+            lambda s: asynchronous.compile_rounds(s, longest).program, **donated
+        )
+        rounds = replace(sim.rounds, program=program)
+    else:
+        rounds = traced(lambda s: make_rounds(s, longest), **donated)
+    return sim._replace(
+        init=traced(lambda s: partial(engine.init, s, task, num_clients)),
+        rounds=rounds,
+        architectures=tuple(architectures),
+        dissimilarity=sim.dissimilarity
+        and traced(lambda s: make_dissimilarity(experiment, s, task)),
+    )
+
+
+def bind(sim: Any, experiment: Experiment, shape: Shape, numbers: Numbers) -> Any:
+    """The `Simulation` of a kind with the numbers of one of its experiments."""
+    setting = make_setting(experiment, sim.task, shape)
+    bound = partial(Bound, numbers=numbers)
+    stacks = init_stacks(setting, sim.task, shape.num_clients)
+    architectures = [
+        each._replace(
+            setting=setting._replace(algorithm=stack.algorithm, groups=None),
+            evaluate={view: bound(f) for view, f in each.evaluate.items()},
+            quantities=each.quantities and bound(each.quantities),
+        )
+        for each, stack in zip(sim.architectures, stacks, strict=True)
+    ]
+    if isinstance(sim.rounds, AsyncRounds):
+        rounds = replace(sim.rounds, program=bound(sim.rounds.program))
+    else:
+        rounds = bound(sim.rounds)
+    return sim._replace(
+        setting=setting,
+        init=bound(sim.init),
+        rounds=rounds,
+        architectures=tuple(architectures),
+        dissimilarity=sim.dissimilarity and bound(sim.dissimilarity),
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from pfljax.runs.folder import FolderError
 from pfljax.runs.names import special
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment, changed_settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FILE = "sweep.json"
 
@@ -61,6 +64,12 @@ class Sweep:
         from pfljax.report import accuracy_table
 
         return accuracy_table(self.results)
+
+    def figures(self) -> "dict[str, Figure]":
+        """The figures of its report, such as "accuracy" over the swept number."""
+        from pfljax.report import sweep_figures
+
+        return sweep_figures(self.results, self.over)
 
 
 def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:

@@ -63,7 +63,7 @@ def _train_waiting(
     alike: dict[Any, list[int]] = {}
     for index, block in waiting.items():
         size = len(block.run.federation.train.examples.y)
-        kind = id(_program(block)), size, block.count
+        kind = id(_program(block)), size, block.rounds
         alike.setdefault(kind, []).append(index)
     trained: dict[int, Trained | None] = {}
     for members in alike.values():
@@ -81,13 +81,12 @@ def _train_blocks(blocks: Sequence[Block], lanes: int) -> list[Trained]:
     if lanes == 1:
         return [loop.train_block(blocks[0])]
     started = time.monotonic()
-    rounds = [block.run.sim.rounds for block in blocks]
     data = [block.run.federation for block in blocks]
     pools = [each.train.examples for each in data]
     shares_pool = all(pool.x is pools[0].x for pool in pools)
     inputs = [
         Inputs(
-            numbers=rounds[i].numbers if isinstance(rounds[i], Bound) else None,
+            numbers=_numbers(blocks[i]),
             span=(data[i].train.offset, data[i].train.size),
             public=data[i].public,
             pool=None if shares_pool else pools[i],
@@ -100,7 +99,7 @@ def _train_blocks(blocks: Sequence[Block], lanes: int) -> list[Trained]:
         inputs.append(inputs[-1])
         states.append(jax.tree.map(loop.copy, blocks[-1].state))
     program = _together(Same(_program(blocks[0])))
-    pool, count = pools[0] if shares_pool else None, blocks[0].count
+    pool, count = pools[0] if shares_pool else None, blocks[0].rounds
     try:
         states, metrics = program(states, inputs, pool, count)
     finally:
@@ -128,6 +127,12 @@ def _program(block: Block) -> Any:
     """The compiled rounds, which runs of one kind share."""
     rounds = block.run.sim.rounds
     return rounds.program if isinstance(rounds, Bound) else rounds
+
+
+def _numbers(block: Block) -> Any:
+    """The traced numbers of the run; None without any."""
+    rounds = block.run.sim.rounds
+    return rounds.numbers if isinstance(rounds, Bound) else None
 
 
 @memoize
