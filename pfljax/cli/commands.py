@@ -13,6 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from pfljax.cli import options
 from pfljax.cli.compare import Tables, Verbose
 from pfljax.cli.options import Processes, RunFolder
+from pfljax.core.requirements import require_known
 from pfljax.runtime.terminal import show
 
 SINGLE = Processes()
@@ -23,6 +24,13 @@ Values = Annotated[
         help="A setting and its values. Repeat it to sweep several settings. "
         "log:0.001..0.1:9 are nine values, log~0.001..0.1:9 random ones; lin is "
         "linear.",
+    ),
+]
+Targets = Annotated[
+    tuple[float, ...],
+    arg(
+        help="Target accuracies. The default is 0.5 and 0.9 times the accuracy of the "
+        "best method."
     ),
 ]
 Columns = Annotated[
@@ -92,7 +100,10 @@ def sweep(
     """
     values = options.parse_over(over, without)
     experiment = options.to_experiment(settings)
+    if columns is not None:
+        require_known("--columns", columns, values)
     from pfljax.cli.report import report as write_report
+    from pfljax.runs import folder
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all
 
@@ -100,7 +111,10 @@ def sweep(
     found = run_all(experiment, values, quiet=False)
     if found.results:
         forms = {"columns": columns, "with_tables": tables, "verbose": verbose}
-        show(write_report([found.folder], None, (), **forms))
+        # Other processes of the sweep may end now, too.
+        with folder.lock(found.folder, "sweep"):
+            answer = write_report([found.folder], None, (), **forms)
+        show(answer)
     if found.failed:
         sys.exit(1)
 
@@ -120,13 +134,7 @@ def report(
             "own; several folders get one of their own in runs/."
         ),
     ] = None,
-    target: Annotated[
-        tuple[float, ...],
-        arg(
-            help="Target accuracies. The default is 0.5 and 0.9 times the accuracy of "
-            "the best method."
-        ),
-    ] = (),
+    target: Targets = (),
     target_window: Annotated[
         int,
         arg(

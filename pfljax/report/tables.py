@@ -1,7 +1,6 @@
 """Tables of numbers over seeds, made from tidy records: for pages, Markdown and LaTeX.
 
-The standard deviation over clients is the population's, inside a run; that over seeds
-is the sample's. They are two columns and never mixed.
+The standard deviation over clients is the population's, that over seeds the sample's.
 """
 
 import math
@@ -248,8 +247,7 @@ def _find_best(
 ) -> Sequence[int]:
     """The rows of the best number as shown; none if there are not two different ones.
 
-    An oracle is not ranked, for it is chosen on test examples, nor is a method that has
-    diverged.
+    Neither an oracle, which is chosen on test examples, nor a `lost` method is ranked.
     """
     numbers = {}
     for i, row in enumerate(rows):

@@ -21,7 +21,7 @@ from pfljax.report.html import Block, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
 from pfljax.report.run_page import run_notices, run_page
-from pfljax.report.seeds import differing_problem, group_runs
+from pfljax.report.seeds import Group, differing_problem, group_runs
 from pfljax.report.style import Figure, save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, tidy
@@ -119,21 +119,31 @@ def write_comparison(
         raise ValueError("no run folder was given; give at least one")
     check_targets(targets, target_window)
     check_not_own(Path(out) / "comparison.html")
-    runs = [result(folder) for folder in folders]
-    groups = group_runs(runs)
+    groups = group_runs([result(folder) for folder in folders])
+    out = files.make_folder(Path(out))
+    report = _compare(groups, sweeps.read_axes(folders), columns, unfinished)
+    files.write_text(out / "comparison.csv", to_csv(report.frame))
+    if report.lead is not None and with_tables:
+        by_column = make_frame(report.lead.rows, report.lead.header)
+        files.write_text(out / "columns.csv", to_csv(by_column))
+    page = out / "comparison.html"
+    return _write(
+        report, page, targets, target_window, with_tables, figure_kinds, verbose
+    )
+
+
+def _compare(
+    groups: Sequence[Group],
+    over: sweeps.Over,
+    columns: str | None,
+    unfinished: Sequence[Path],
+) -> "Report":
+    """The report of runs; `over` are the axes of their sweep, if they are of one."""
     frame = tidy(groups)
     means = main_accuracies(frame)
-    out = files.make_folder(Path(out))
-    files.write_text(out / "comparison.csv", to_csv(frame))
-    over = sweeps.read_axes(folders)
     columns = columns or sweeps.default_columns(over)
     lead, sentences = sweeps.summarise(groups, frame, columns, bool(over))
-    if lead is not None and with_tables:
-        files.write_text(
-            out / "columns.csv", to_csv(make_frame(lead.rows, lead.header))
-        )
-    report = Report(
-        title="Comparison",
+    return Report(
         facts=comparison_page.comparison_facts(groups),
         notices=comparison_page.comparison_notices(groups, unfinished, columns),
         frame=frame,
@@ -151,10 +161,6 @@ def write_comparison(
             "Data, environments and runs": comparison_page.origin_blocks(groups),
         },
     )
-    page = out / "comparison.html"
-    return _write(
-        report, page, targets, target_window, with_tables, figure_kinds, verbose
-    )
 
 
 def accuracy_table(runs: Sequence[Result]) -> str:
@@ -170,7 +176,6 @@ def accuracy_table(runs: Sequence[Result]) -> str:
 class Report(NamedTuple):
     """The content of the page and the screen of a comparison."""
 
-    title: str
     facts: Sequence[str]
     notices: Sequence[str]
     frame: Frame  # tidy
@@ -211,7 +216,7 @@ def _write(
     opened: list[Block] = [" ".join(answer), *leading, *drawn_first]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
-    files.write_text(page, render(report.title, report.facts, notices, opened, folded))
+    files.write_text(page, render("Comparison", report.facts, notices, opened, folded))
     every = [*leading, *itertools.chain(*sections.values())]
     every = [table for table in every if table.rows]
     if with_tables:

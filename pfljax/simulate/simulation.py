@@ -116,16 +116,13 @@ def _simulation(
     task = own.value if own else make_task(experiment, shape)
     if own:
         model_checks.check_task(own, shape.input_shape, shape.num_classes)
-    setting = make_setting(experiment, task, shape)
-    num_clients = shape.num_clients
-    name = experiment.algorithm.name
-    model_checks.check_own(name, setting, task, shape)
+    setting, num_clients = make_setting(experiment, task, shape), shape.num_clients
+    model_checks.check_own(experiment.algorithm.name, setting, task, shape)
     model_checks.check_observed(setting, task, shape)
     # Newcomers have only their local training, and are also evaluated after it.
     trained = experiment.eval_after_training or experiment.unseen > 0
     views = list_views(setting.algorithm, trained)
-    rounds = experiment.rounds
-    longest = min(experiment.eval_every, rounds, LONGEST_CALL)
+    longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
     width = setting.width or experiment.cohort  # clients evaluated at once
     architectures = make_architectures(setting, task, num_clients, views, width)

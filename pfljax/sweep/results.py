@@ -76,7 +76,7 @@ def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
     """The folder of a sweep without `out`: by its names and settings not at default."""
     dataset = experiment.dataset.name
     plain = f"runs/{dataset}-{experiment.algorithm.name}-sweep"
-    swept = ",".join(sorted(over))
+    swept = ",".join(sorted(map(str, over)))
     fixed = changed_settings(experiment)
     unswept = {name: fixed[name] for name in fixed if name not in over}
     return special(f"{plain}-{swept}", unswept)

@@ -221,3 +221,4 @@ def _check_call(over: Any, out: str | Path | None) -> None:
     if over == {}:
         expected = 'values by name, such as {"lr": [0.1, 0.2]}'
         raise ValueError(f"over is empty; expected {expected}")
+    points.combine(over)  # checks it

@@ -71,8 +71,9 @@ def test_each_run_is_a_run_with_a_folder_of_its_own(swept, tmp_path):
 
 
 def test_other_values_compile_nothing_and_finished_runs_stay(swept, monkeypatch):
-    built, make = [], traced.make_setting
-    monkeypatch.setattr(traced, "make_setting", lambda *a: built.append(1) or make(*a))
+    # Called where a program is traced.
+    built, put = [], traced.with_numbers
+    monkeypatch.setattr(traced, "with_numbers", lambda *a: built.append(1) or put(*a))
     before = (swept.results[0].folder / "summary.json").stat().st_mtime_ns
     more = sweep(swept.experiment, {"lam": [0.0, 0.7], "seed": [0]}, out=swept.folder)
     assert built == []
