@@ -42,6 +42,8 @@ class Sweep:
           ValueError: the runs differ in the rounds of their evaluations or in their
             clients, or not all have this metric.
         """
+        if not self.results:
+            raise ValueError(f"no run of {self.folder} is finished")
         known = set.intersection(*(set(result.clients) for result in self.results))
         if name not in known:
             names = ", ".join(sorted(known))

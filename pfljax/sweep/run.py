@@ -133,6 +133,7 @@ def _run_some(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
 
 
 def _run_together(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
+    """Trains the first points under one vmap; returns what `_run_some` does."""
     runs: dict[str, Run] = {}
     taken = 0
     with ExitStack() as stack:
