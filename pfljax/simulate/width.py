@@ -1,5 +1,6 @@
 """Chooses how many clients train at once: by `components.WIDTHS`, and by memory."""
 
+import functools
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def choose(
       ValueError: it needs more memory than there is.
     """
 
+    @functools.cache
     def build(width: int | None) -> Simulation:
         wide = experiment.replace(width=width)
         return simulation.simulation(wide, federation, task, traced)
