@@ -1,6 +1,7 @@
 """The table that a paper prints: a row for each method, a column for each value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from pfljax.report.tidy import main_accuracies
 from pfljax.runs.names import value_text
 from pfljax.runs.settings import FIELDS, Experiment
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
 
 class Cell(NamedTuple):
     """What one method reaches at one value."""
@@ -26,14 +29,24 @@ class Cell(NamedTuple):
 Cells = dict[str, dict[str, Cell]]  # by value and method
 
 
-def columns_table(groups: Sequence[Group], frame: Frame, name: str) -> Table:
+def columns_table(
+    groups: Sequence[Group],
+    frame: Frame,
+    name: str,
+    over: Mapping[str, Sequence[Any]] = NOTHING,
+) -> Table:
     """The accuracy of the main models, mean ± std over seeds, by the setting `name`.
+
+    Rows and columns are in the order of `over`, the values of a sweep.
 
     Raises:
       ValueError: the runs have no such setting or option, or all have one value.
     """
     cells = _compare_columns(groups, frame, name)
-    methods = list(dict.fromkeys(row for column in cells.values() for row in column))
+    cells = {value: cells[value] for value in _in_order(cells, name, over)}
+    methods = dict.fromkeys(row for column in cells.values() for row in column)
+    for other in over:
+        methods = _in_order(methods, other, over)
     most = max(len(c.means) for column in cells.values() for c in column.values())
     rows = [
         [m, *(_text(column.get(m), most) for column in cells.values())] for m in methods
@@ -50,12 +63,23 @@ def columns_table(groups: Sequence[Group], frame: Frame, name: str) -> Table:
     return Table(title, header, rows, frozenset(best), note)
 
 
+def _in_order(
+    texts: Iterable[str], name: str, over: Mapping[str, Sequence[Any]]
+) -> list[str]:
+    """The values of an axis, or labels with them, in the order of `over`."""
+    values = [value_text(value) for value in over.get(name, ())]
+    places = {
+        text: i for i, value in enumerate(values) for text in (value, f"{name}={value}")
+    }
+    return sorted(texts, key=lambda text: places.get(text, len(values)))
+
+
 def _text(cell: Cell | None, most: int) -> str:
     """The mean ± std in percent, with a star if the best is not known to be better."""
     if cell is None or not cell.means:
         return EMPTY
     values = 100 * np.array([*cell.means.values()])
-    text = f"{values.mean():.2f}"
+    text = _mean(cell)
     if len(values) > 1:
         text += f" ± {values.std(ddof=1):.2f}"
     if len(values) < most:
@@ -92,10 +116,17 @@ def _compare(scores: Sequence[pairs.Scores], value: str) -> dict[str, Cell]:
     comparisons, _ = pairs.compare(scores)
     with_best = comparisons[comparisons.with_best.eq(True)]
     for row in with_best.itertuples():
-        cells[row.method] = cells[row.method]._replace(mark="best")
-        if not row.p_holm < LEVEL:
-            cells[row.against] = cells[row.against]._replace(mark="alike")
+        best, other = cells[row.method], cells[row.against]
+        cells[row.method] = best._replace(mark="best")
+        if _mean(other) == _mean(best):  # as shown
+            cells[row.against] = other._replace(mark="best")
+        elif not row.p_holm < LEVEL:
+            cells[row.against] = other._replace(mark="alike")
     return cells
+
+
+def _mean(cell: Cell) -> str:
+    return f"{100 * np.mean([*cell.means.values()]):.2f}"
 
 
 def axis_text(experiment: Experiment, name: str) -> str:

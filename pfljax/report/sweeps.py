@@ -53,14 +53,14 @@ def default_columns(over: Over) -> str | None:
 
 
 def summarise(
-    groups: Sequence[Group], frame: Frame, columns: str | None, is_sweep: bool
+    groups: Sequence[Group], frame: Frame, columns: str | None, over: Over
 ) -> tuple[Table | None, list[str]]:
     """(the table to show first, sentences on the choice by validation examples)."""
     parts = _without_table(groups, frame)
     if parts is not None and columns is None:
         return parts, []
     if columns is None:
-        return None, overview.choose_on_validation(frame) if is_sweep else []
+        return None, overview.choose_on_validation(frame) if over else []
     labels: dict[str, list[str]] = {}
     for group in groups:
         value = axis_text(group.experiment, columns)
@@ -69,7 +69,7 @@ def summarise(
     for value, methods in labels.items():
         part = frame[frame.method.isin(methods)]
         sentences += overview.choose_on_validation(part, f"{columns}={value}: ")
-    return columns_table(groups, frame, columns), sentences
+    return columns_table(groups, frame, columns, over), sentences
 
 
 def _without_table(groups: Sequence[Group], frame: Frame) -> Table | None:

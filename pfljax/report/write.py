@@ -142,7 +142,7 @@ def _compare(
     frame = tidy(groups)
     means = main_accuracies(frame)
     columns = columns or sweeps.default_columns(over)
-    lead, sentences = sweeps.summarise(groups, frame, columns, bool(over))
+    lead, sentences = sweeps.summarise(groups, frame, columns, over)
     return Report(
         facts=comparison_page.comparison_facts(groups),
         notices=comparison_page.comparison_notices(groups, unfinished, columns),

@@ -51,6 +51,17 @@ def test_a_column_is_compared_by_itself(swept):
     assert is_alike == any(row[1].endswith("*") for row in table.rows)
 
 
+def test_rows_and_columns_are_in_the_order_of_the_sweep(swept):
+    groups, frame = swept
+    over = {
+        "algorithm": ["ditto", "fedper"],
+        "partition": [f"dirichlet:alpha={alpha:g}" for alpha in ALPHAS[::-1]],
+    }
+    table = columns.columns_table(groups, frame, "partition", over)
+    assert [row[0] for row in table.rows] == over["algorithm"]
+    assert table.header[1:] == [f"partition={value}" for value in over["partition"]]
+
+
 def test_marks_say_what_cannot_be_told_from_the_best():
     rng = np.random.default_rng(0)
 
@@ -65,6 +76,8 @@ def test_marks_say_what_cannot_be_told_from_the_best():
     assert marks == {"a": "best", "b": "alike", "c": "", "lost": ""}
     assert columns._text(cells["b"], 3).endswith(" (n = 2)*")
     assert columns._text(cells["lost"], 3) == tables.EMPTY
+    tied = columns._compare([given[0], given[0]._replace(method="d")], "v")
+    assert [cell.mark for cell in tied.values()] == ["best", "best"]
     with pytest.raises(ValueError, match="two methods are called 'a' at v"):
         columns._compare([given[0], given[0]], "v")
 
