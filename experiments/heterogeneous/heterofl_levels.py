@@ -38,12 +38,12 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate import components, methods
 from pfljax.simulate.shape import Shape
-from pfljax.sweep import Sweep, sweep
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from shared import best_round, script  # noqa: E402
 from shared.published import decimals, std_over_seeds, with_std  # noqa: E402
+from shared.swept import Sweep, sweep  # noqa: E402
 
 ROUNDS = {"iid": 400, "shards": 800}
 PROTOCOL = Experiment(

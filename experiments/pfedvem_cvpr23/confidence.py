@@ -26,10 +26,13 @@ from differing import CLIENTS, DIFFERING
 from vem import (
     FASHION,
     RESULTS,
+    Result,
+    Sweep,
     best_round,
     experiment_of,
     script,
     std_over_seeds,
+    sweep,
     with_std,
 )
 
@@ -37,7 +40,6 @@ from pfljax.core.components import Component
 from pfljax.report.quantities import correlation_text, rank_correlation, scatter
 from pfljax.report.style import new_figure, save_figure
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import Result, Sweep, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

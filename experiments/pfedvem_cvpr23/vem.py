@@ -42,6 +42,9 @@ from shared import best_round as best_round  # noqa: E402
 from shared import script as script  # noqa: E402
 from shared.published import std_over_seeds as std_over_seeds  # noqa: E402
 from shared.published import with_std as with_std  # noqa: E402
+from shared.swept import Result as Result  # noqa: E402
+from shared.swept import Sweep as Sweep  # noqa: E402
+from shared.swept import sweep as sweep  # noqa: E402
 
 # Processes started from here know the folder's method as well.
 METHODS_FOLDER = str(HERE / "methods")

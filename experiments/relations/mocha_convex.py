@@ -41,12 +41,12 @@ from pfljax import data
 from pfljax.data import Arrays, Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import Sweep, sweep
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent))
 from shared import best_round, script  # noqa: E402
 from shared.published import decimals, std_over_seeds, with_std  # noqa: E402
+from shared.swept import Sweep, sweep  # noqa: E402
 
 VALIDATION = 0.15  # of all rows, a fifth of those to train on
 NEVER = 10**6  # rounds of a period that no run has

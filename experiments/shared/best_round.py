@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from shared import script
 from shared.published import std_over_seeds, with_std
+from shared.swept import Result, Sweep, sweep
 
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import Result, Sweep, sweep
 
 MODEL = "personal/test/accuracy"
 

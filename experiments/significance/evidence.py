@@ -67,7 +67,7 @@ def run(
     seeds = list(range(RUNS * partitions))
     folder = out / method.partition(":")[0]
     done = sweep(experiment, {"seed": seeds}, out=folder, federation=federation)
-    accuracy = [r.metrics["personal/test/accuracy"][-1] for r in done.results]
+    accuracy = [r.clients["personal/test/accuracy"][-1] for r in done.results]
     return np.stack(accuracy).astype(float).reshape(partitions, RUNS, clients)
 
 

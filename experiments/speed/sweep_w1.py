@@ -67,7 +67,7 @@ def measure(federation: Federation, runs: int) -> tuple[float, float, float]:
         rates = W1.learning_rate * (1 + (np.arange(runs) + repeat) / 100)
         clock_start = time.perf_counter()
         core_start = time.process_time()
-        sweep(experiment, {"lr": rates}, federation=federation, at_once=runs)
+        sweep(experiment, {"lr": rates}, federation=federation, lanes=runs)
         clock.append(time.perf_counter() - clock_start)
         core.append(time.process_time() - core_start)
     scale = 3600 * runs / ROUNDS

@@ -28,17 +28,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from protocol import METHODS, MNIST, Method, by_method
-from shared import script
+from shared import script, swept
 from shared.participation import took_part
 from shared.published import decimals, std_over_seeds
+from shared.swept import sweep
 from table1 import START as START_OF
 from tyro.conf import arg
 
-from pfljax.report import sweeps
 from pfljax.runs.folder import read_json
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import sweep
 
 BASE = MNIST.replace(clients=50, rounds=20, validation=0.1)
 START = START_OF[50]["SuPerFed-MM"]
@@ -202,9 +201,7 @@ def ran(place: Path, rounds: int, seeds: Sequence[int]) -> list[dict[str, Any]]:
     if not (place / "sweep.csv").exists():
         return []
     rows = [
-        row
-        for row in sweeps.read(place).to_dict("records")
-        if int(row["seed"]) in seeds
+        row for row in swept.read(place).to_dict("records") if int(row["seed"]) in seeds
     ]
     whole = {int(row["seed"]) for row in rows if row["round"] == rounds}
     same = read_json(place / "sweep.json")["experiment"]["rounds"] == rounds

@@ -27,6 +27,7 @@ from protocol import CIFAR10, MNIST, PUBLISHED
 from shared import script
 from shared.participation import took_part
 from shared.published import published, std_over_seeds, tau
+from shared.swept import Sweep, sweep
 from tyro.conf import arg
 
 from pfljax.report.heat_maps import heat_map
@@ -35,7 +36,6 @@ from pfljax.runs import folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
 from pfljax.simulate.run import run
-from pfljax.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,9 +129,9 @@ def separately(experiment: Experiment, over: Mapping[str, Any], out: Path) -> in
 
 def together(experiment: Experiment, over: Mapping[str, Any], out: Path) -> Sweep:
     """All points as one sweep, which tells its seconds."""
-    start, before = time.perf_counter(), len([*out.glob("runs/*.npz")])
+    start, before = time.perf_counter(), len([*out.glob("*/s*/summary.json")])
     found = sweep(experiment, over, out=out, quiet=False)
-    ran = len([*out.glob("runs/*.npz")]) - before
+    ran = len([*out.glob("*/s*/summary.json")]) - before
     print(f"as one sweep: {pace(ran, time.perf_counter() - start)}")
     return found
 

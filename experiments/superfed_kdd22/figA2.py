@@ -22,6 +22,7 @@ import numpy as np
 from protocol import experiment_of
 from shared import script
 from shared.published import std_over_seeds
+from shared.swept import Sweep, sweep
 from table1 import COLUMNS
 from tyro.conf import arg
 
@@ -29,7 +30,6 @@ from pfljax.evaluation.over_clients import GRID
 from pfljax.report.style import BAND, PALETTE, new_figure, save_figure
 from pfljax.report.style import GRID as LINES
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import Sweep, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from shared.published import GREATEST
+from shared.swept import Result, Sweep
 
 from pfljax.evaluation.over_clients import summarise
 from pfljax.runs.folder import read_json, write_json
-from pfljax.sweep import Result, Sweep
 
 FOLDER = "greatest"
 

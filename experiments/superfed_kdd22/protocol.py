@@ -42,20 +42,19 @@ import numpy as np
 from tyro.conf import arg
 
 from pfljax.core.components import Component
-from pfljax.report import sweeps
 from pfljax.runs import config
 from pfljax.runs.folder import read_json
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import errors
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import sweep
 
 # What the replications share lies beside the papers' folders, in no package.
 sys.path.append(str(Path(__file__).parents[1]))
 import greatest
-from shared import script
+from shared import script, swept
 from shared.participation import took_part
 from shared.published import GREATEST, ORACLE, Cell, cells, published, write
+from shared.swept import sweep
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 ACCURACY: Mapping[str, str] = MappingProxyType({"accuracy": "top1_acc_pct"})
@@ -311,7 +310,7 @@ def measured(
     """One row of a column's tables, of what is finished."""
     if not (place / "sweep.csv").exists():
         return []
-    rows = sweeps.read(place).to_dict("records") + greatest.read(place)
+    rows = swept.read(place).to_dict("records") + greatest.read(place)
     found = []
     ran = config.from_dict(read_json(place / "sweep.json")["experiment"])
     part = took_part(ran, sorted({int(row["seed"]) for row in rows}))

@@ -26,13 +26,14 @@ from protocol import MNIST, NOTHING, applied
 from shared import script
 from shared.participation import Part, took_part
 from shared.published import decimals, ranks, std_over_seeds, tau
+from shared.swept import Sweep, sweep
 from table1 import START
 from tyro.conf import arg
 
 from pfljax.core.components import Component
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.sweep import Sweep, points, sweep
+from pfljax.sweep import points
 
 RATES = (0.003, 0.01, 0.03)
 MOMENTA = (0.0, 0.5, 0.9)

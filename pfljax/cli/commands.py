@@ -13,6 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from pfljax.cli import options
 from pfljax.cli.compare import Tables, Verbose
 from pfljax.cli.options import Processes, RunFolder
+from pfljax.core.requirements import require_known
 from pfljax.runtime.terminal import show
 
 SINGLE = Processes()
@@ -20,7 +21,24 @@ Values = Annotated[
     UseAppendAction[tuple[tuple[str, ...], ...]],
     arg(
         metavar="NAME VALUE ...",
-        help="A setting and its values. Repeat it to sweep several settings.",
+        help="A setting and its values. Repeat it to sweep several settings. "
+        "log:0.001..0.1:9 are nine values, log~0.001..0.1:9 random ones; lin is "
+        "linear.",
+    ),
+]
+Targets = Annotated[
+    tuple[float, ...],
+    arg(
+        help="Target accuracies. The default is 0.5 and 0.9 times the accuracy of the "
+        "best method."
+    ),
+]
+Columns = Annotated[
+    str | None,
+    arg(
+        help="A setting or option in which the runs differ: the first table has a "
+        "column for each of its values. The default is the setting of the data that "
+        "a sweep is over."
     ),
 ]
 
@@ -62,24 +80,43 @@ def resume(
 
 
 def sweep(
-    settings: Any, over: Values, tables: Tables = False, verbose: Verbose = False
+    settings: Any,
+    over: Values = (),
+    without: Annotated[
+        tuple[str, ...],
+        arg(
+            metavar="NAME ...",
+            help="Settings and options of the method to leave out, one at a time: each "
+            "is then at its default.",
+        ),
+    ] = (),
+    columns: Columns = None,
+    tables: Tables = False,
+    verbose: Verbose = False,
 ) -> None:
     """Runs every combination of the values of some settings.
 
     Example: pfljax sweep --algorithm fedprox --over mu 0 0.1 --over seed 0 1 2
     """
-    values = options.parse_over(over)
+    values = options.parse_over(over, without)
     experiment = options.to_experiment(settings)
-    from pfljax.report import write_sweep_report
+    if columns is not None:
+        require_known("--columns", columns, values)
+    from pfljax.cli.report import report as write_report
+    from pfljax.runs import folder
     from pfljax.runtime import devices
     from pfljax.sweep import sweep as run_all
-    from pfljax.sweep.results import default_folder
 
-    out = experiment.out or default_folder(experiment, values)
     devices.use_compile_cache()
-    run_all(experiment, values, out=out, quiet=False)
-    answer = write_sweep_report(out, out, with_tables=tables, verbose=verbose)
-    show(f"{answer}\n\n{out}/sweep.html")
+    found = run_all(experiment, values, quiet=False)
+    if found.results:
+        forms = {"columns": columns, "with_tables": tables, "verbose": verbose}
+        # Other processes of the sweep may end now, too.
+        with folder.lock(found.folder, "sweep"):
+            answer = write_report([found.folder], None, (), **forms)
+        show(answer)
+    if found.failed:
+        sys.exit(1)
 
 
 def report(
@@ -97,13 +134,7 @@ def report(
             "own; several folders get one of their own in runs/."
         ),
     ] = None,
-    target: Annotated[
-        tuple[float, ...],
-        arg(
-            help="Target accuracies. The default is 0.5 and 0.9 times the accuracy of "
-            "the best method."
-        ),
-    ] = (),
+    target: Targets = (),
     target_window: Annotated[
         int,
         arg(
@@ -115,6 +146,7 @@ def report(
         tuple[Literal["pdf", "png", "svg"], ...],
         arg(help="Also write the figures as files of these formats."),
     ] = (),
+    columns: Columns = None,
     tables: Tables = False,
     verbose: Verbose = False,
 ) -> None:
@@ -125,7 +157,7 @@ def report(
     from pfljax.cli.report import report as write_report
 
     options = {"with_tables": tables, "figure_kinds": figures, "verbose": verbose}
-    options["target_window"] = target_window
+    options |= {"target_window": target_window, "columns": columns}
     show(write_report(runs, out, target, **options))
 
 

@@ -6,6 +6,8 @@ from the fields of `Experiment`, where a component is a text, such as "ditto:lam
 """
 
 import dataclasses
+import random
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Union
@@ -16,6 +18,10 @@ from pfljax.core import annotations, components
 from pfljax.runs.config import to_json
 from pfljax.runs.settings import FIELDS, HELP, Experiment
 
+RANGE = re.compile(
+    r"(?P<scale>log|lin)(?P<kind>[:~])(?P<low>[^.]*\.?[^.]*)\.\.(?P<high>[^:]+)"
+    r":(?P<count>\d+)(?:@(?P<seed>\d+))?"
+)
 # The settings that `run --help` lists.
 COMMON = (
     *("algorithm", "model", "dataset", "partition", "clients", "test", "validation"),
@@ -78,19 +84,54 @@ def to_experiment(options: Any) -> Experiment:
     return Experiment(**values)
 
 
-def parse_over(over: Sequence[Sequence[str]]) -> dict[str, list[Any]]:
-    """The values of --over NAME VALUE VALUE ..., by name."""
-    by_name = {}
+def parse_over(
+    over: Sequence[Sequence[str]], without: Sequence[str] = ()
+) -> dict[str, list[Any]]:
+    """The values of --over NAME VALUE VALUE ..., by name, and of --without NAME ..."""
+    by_name: dict[str, list[Any]] = {}
     for name, *texts in filter(None, over):
         name = name.replace("-", "_")
         if not texts:
             raise ValueError(f"--over {name} has no value; give --over {name} VALUE")
         if name in by_name:
             raise ValueError(f"--over {name} is given twice; give all values at once")
-        by_name[name] = [components.literal(text) for text in texts]
+        by_name[name] = [value for text in texts for value in _read_values(text)]
+    if without:
+        by_name["without"] = [None, *(name.replace("-", "_") for name in without)]
     if not by_name:
         raise ValueError("--over is missing; give --over NAME VALUE VALUE")
     return by_name
+
+
+def _read_values(text: str) -> list[Any]:
+    """The value of a text, or those of a range, such as "log:0.001..0.1:9".
+
+    "log~0.001..0.1:9@1" are nine random values, drawn with the seed 1; it is 0 if it is
+    left out. They have four digits.
+
+    Raises:
+      ValueError: the range is empty, or logarithmic and not above 0.
+    """
+    found = RANGE.fullmatch(text)
+    if found is None:
+        return [components.literal(text)]
+    is_log = found["scale"] == "log"
+    low, high, count = float(found["low"]), float(found["high"]), int(found["count"])
+    if not low < high or count < 2 or (is_log and low <= 0):
+        raise ValueError(
+            f"--over has {text!r}; expected two values or more of a range, LOW < HIGH, "
+            "above 0 if it is logarithmic, such as log:0.001..0.1:9"
+        )
+    if found["kind"] == ":":
+        shares = [i / (count - 1) for i in range(count)]
+    else:
+        rng = random.Random(int(found["seed"] or 0))
+        shares = sorted(rng.random() for _ in range(count))
+    if is_log:
+        values = [low * (high / low) ** share for share in shares]
+    else:
+        values = [low + (high - low) * share for share in shares]
+    return [float(f"{value:.4g}") for value in values]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -185,6 +185,8 @@ def _describe_error(args: Sequence[str], box: str) -> str:
             break
         words += text.split()
     message = _describe_value(" ".join(words).strip("-. "), box)
+    if args[0] == "compare" and re.match("Unrecognized options: [^-]", message):
+        message += "; methods come first: pfljax compare A B --no-local"
     nearest = re.search(r"Perhaps you meant:\W+(--[\w-]+)", box)
     if nearest and nearest[1] not in args:
         message += f" (did you mean {nearest[1]}?)"

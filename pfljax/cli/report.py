@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pfljax.report import write_comparison, write_run_report, write_sweep_report
+from pfljax.report import write_comparison, write_run_report
 from pfljax.runs import names
 
 
@@ -27,16 +27,17 @@ def report(
         raise ValueError("no run folder is given; expected pfljax report RUN ...")
     first = runs[0]
     is_alone = len(runs) == 1
-    if is_alone and (first / "sweep.json").exists():
-        page = (out or first) / "sweep.html"
-        text = write_sweep_report(first, page.parent, targets, **options)
-    elif is_alone and not _is_comparison(first):
+    if is_alone and not _is_comparison(first):
         if options["with_tables"]:
             raise ValueError(
                 "--tables writes the tables of a comparison or a sweep, but "
                 f"{first} is one run; give several runs, or leave it out"
             )
         page = (out or first) / "report.html"
+        if options.get("columns"):
+            raise ValueError(
+                f"--columns compares runs, but {first} is one run; give several"
+            )
         for_a_run = {key: options[key] for key in ("figure_kinds", "target_window")}
         text = write_run_report(first, page.parent, targets, **for_a_run)
     else:
@@ -67,7 +68,9 @@ def _compare(
 
 
 def _is_comparison(folder: Path) -> bool:
-    """Whether it has the runs of `pfljax compare`, and is not a run itself."""
+    """Whether it has the runs of a comparison or sweep, and is not a run itself."""
+    if (folder / "sweep.json").exists():
+        return True
     return not (folder / "config.json").exists() and bool(_list_runs(folder))
 
 

@@ -18,14 +18,17 @@ from pfljax.runtime.words import count_noun
 
 
 def comparison_notices(
-    groups: Sequence[Group], unfinished: Sequence[Path]
+    groups: Sequence[Group], unfinished: Sequence[Path], columns: str | None = None
 ) -> list[str]:
-    """Sentences that a reader has to know before the numbers."""
+    """Sentences that a reader has to know before the numbers.
+
+    Within `columns`, a setting, the methods are compared.
+    """
     notices = []
     for group in groups:
         for run in group.runs:
             notices += run_notices(run, f"{group.label}, seed {run.experiment.seed},")
-    problem = differing_problem(groups)
+    problem = [name for name in differing_problem(groups) if name != columns]
     if problem:
         notices.append(
             f"The methods are not compared: the runs differ in {', '.join(problem)}."

@@ -38,7 +38,8 @@ def average_seeds(frame: Frame, with_best: Frame) -> Frame:
 
     Returns:
       The `COLUMNS` as means over seeds, and `is_alike`: whether the method is the best,
-      or not distinguishable from it.
+      or not distinguishable from it. A method that has `diverged` is last, without
+      numbers.
     """
     values = values_by_seed(frame[frame.main & frame.seed.isin(common_seeds(frame))])
     values["mb"] = (values.bytes_up + values.bytes_down) / 1e6
@@ -50,6 +51,10 @@ def average_seeds(frame: Frame, with_best: Frame) -> Frame:
     methods["seconds"] = seeds.seconds.median()
     different = with_best.against[with_best.p_holm < LEVEL]
     methods["is_alike"] = ~methods.index.isin(different) & bool(len(with_best))
+    methods["diverged"] = values.diverged.eq(True).groupby(level="method").any()
+    methods.loc[methods.diverged, names] = float("nan")
+    methods["is_alike"] &= ~methods.diverged
+    methods["seeds"] = seeds.accuracy.size()
     return methods.sort_values("accuracy", ascending=False, kind="stable")
 
 
@@ -84,6 +89,9 @@ def overview_table(methods: Frame, most: int | None = None) -> Table:
     if methods.is_alike.any():
         keys.append("is_alike")
     notes = [COLUMN_NOTES[key] for key in keys if key in COLUMN_NOTES]
+    notes.append(f"n = {shown.seeds.max()} seeds.")
+    if shown.diverged.any():
+        notes.append(f"Diverged: {list_names(shown.index[shown.diverged])}.")
     header = ["Method", "", *(column.title for column in columns)]
     return Table("Test accuracy at the last round", header, rows, note=" ".join(notes))
 
@@ -97,8 +105,7 @@ def answer(methods: Frame, with_best: Frame) -> list[str]:
     tested = with_best[with_best.p_holm.notna()]
     if len(tested) < len(with_best):
         sentences.append(
-            "A single seed cannot be tested without the accuracies of its clients: "
-            "sweep over seeds as well."
+            "A single seed cannot be tested without the accuracies of its clients."
         )
     worse = tested[tested.p_holm < LEVEL]
     undecided = tested[tested.p_holm >= LEVEL]
@@ -116,6 +123,22 @@ def answer(methods: Frame, with_best: Frame) -> list[str]:
             "All seeds have the same clients, so this holds for these clients only."
         )
     return sentences
+
+
+def choose_on_validation(frame: Frame, where: str = "") -> list[str]:
+    """A sentence: the method that validation examples choose, and its test accuracy."""
+    rows = frame[frame.main & frame["last"] & (frame.clients == "all")]
+    rows = rows[(rows.metric == "accuracy") & rows.seed.isin(common_seeds(frame))]
+    means = rows.pivot_table("mean", "method", "split")
+    means = means.drop(index=rows.method[rows.diverged.eq(True)].unique())
+    if "validation" not in means or len(means) < 2:
+        return []
+    chosen = means.loc[means.validation.idxmax()]
+    on_validation, on_test = 100 * chosen.validation, 100 * chosen.test
+    return [
+        f"{where}Validation examples choose {chosen.name} ({on_validation:.2f} % on "
+        f"them); it reaches {on_test:.2f} % on test examples."
+    ]
 
 
 def _describe_worse(worse: Frame, is_all: bool) -> str:
@@ -156,12 +179,14 @@ def list_names(names: Iterable[str]) -> str:
 
 
 def screen(table: Table, sentences: Sequence[str]) -> str:
-    """A table and sentences in 80 columns."""
+    """A table and sentences in 80 columns; the best cells are **bold**."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
 
     rows = [[" ".join(text.split()) for text in row] for row in table.rows]
+    for i, j in table.best:
+        rows[i][j] = f"**{rows[i][j]}**"
     widths = [
         max(1, *map(len, [*title.split(), *cells]))
         for title, *cells in zip(table.header, *rows, strict=True)

@@ -111,6 +111,12 @@ def pair(a: Scores, b: Scores) -> Pair:
     return Pair(means, tuple(clients), same)
 
 
+def against(one: Scores, others: Sequence[Scores]) -> Frame:
+    """A row for the difference of each of the others from one, corrected together."""
+    rows = _compare_family([(other, one) for other in others], False)
+    return make_frame(rows, [*NAMES, *(column.key for column in COLUMNS)])
+
+
 def _compare_family(
     comparisons: Sequence[tuple[Scores, Scores]], with_best: bool
 ) -> list[dict[str, Any]]:

@@ -1,21 +1,21 @@
-"""A sweep's table, sweep.csv: as tidy records of its points, and as a figure.
+"""What the report of a sweep has beside that of a comparison: its axes."""
 
-A point is what was swept but for the seed, such as "mu=0.1 lr=0.05".
-"""
-
-import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pfljax.evaluation.over_clients import FIGURES
+from pfljax.report import overview, pairs
 from pfljax.report.captions import NOTES
-from pfljax.report.frames import Frame, make_frame
-from pfljax.report.pairs import Scores
-from pfljax.report.runs import is_local, is_tuned_fedavg
+from pfljax.report.columns import axis_text, columns_table, label_without
+from pfljax.report.frames import Frame
+from pfljax.report.heat_maps import heat_map
+from pfljax.report.quantities import SPAN
+from pfljax.report.seeds import Group, group_runs
 from pfljax.report.style import (
+    BAND,
     GRID,
     Axes,
     Figure,
@@ -24,188 +24,180 @@ from pfljax.report.style import (
     new_figure,
     wrap,
 )
-from pfljax.report.tables import (
-    ACCURACY,
-    CALIBRATION,
-    make_table,
-    values_by_seed,
-)
-from pfljax.report.tables import markdown as table_markdown
-from pfljax.report.tidy import COLUMNS, ORACLE, main_accuracies, select_main
-from pfljax.runs.settings import Experiment
-from pfljax.runtime.documents import damage_error
+from pfljax.report.tables import Table, format_rows
+from pfljax.report.tidy import main_accuracies, tidy
+from pfljax.runs.folder import read_json
+from pfljax.runs.names import FULL, WITHOUT
+from pfljax.runs.result import Result
+from pfljax.runs.settings import DATA_SETTINGS
 
-FIRST = "round"  # the columns before it are what was swept
-MODELS = {  # (model, lambda) in sweep.csv -> model in the tidy table
-    ("personal", ""): "personal",
-    ("server", ""): "server",
-    ("mixture", "validation"): "λ chosen on validation",
-    ("mixture", "0.5"): "λ = 0.5",
-    ("mixture", "oracle"): ORACLE,
-    ("mixture", "ensemble"): "ensemble over λ",
-}
+VARIANT = re.compile(rf"(?P<rest>.*?)\s*(?P<variant>{FULL}|{WITHOUT} \S+)")
+DIFFERENCES = pairs.COLUMNS[:4]  # the difference, its p value and its interval
+Over = Mapping[str, Sequence[Any]]  # the values of a sweep by name, without the seed
 
 
-def read(folder: str | Path) -> Frame:
-    """The rows of sweep.csv, of all runs that are finished; what was swept is text.
-
-    Raises:
-      ValueError: no run is finished.
-      FileError: the table is damaged.
-    """
-    import pandas as pd
-
-    path = Path(folder) / "sweep.csv"
-    if not path.exists():
-        raise ValueError(
-            f"{folder} has no sweep.csv: no run is finished; run its command again"
-        )
-    try:
-        frame: Frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-        numbers = ["clock", *FIGURES]
-        frame[numbers] = frame[numbers].replace("", "nan").astype(float)
-        frame["round"] = frame["round"].astype(int)
-    except (ValueError, KeyError) as error:
-        raise damage_error(path, error) from error
-    # A kill may cut the last run, whose rows are written at once.
-    if not path.read_bytes().endswith(b"\n"):
-        swept = frame.loc[:, :FIRST].iloc[:, :-1]
-        frame = frame[(swept != swept.iloc[-1]).any(axis=1)]
-    return frame
+def read_axes(folders: Sequence[str | Path]) -> Over:
+    """What the sweep of these run folders is over; {} if they are not of one sweep."""
+    (place, *others) = {Path(folder).absolute().parents[1] for folder in folders}
+    file = place / "sweep.json"
+    if others or not file.exists():
+        return {}
+    over = read_json(file)["over"]
+    return {name: values for name, values in over.items() if name != "seed"} or {"": []}
 
 
-def tidy(rows: Frame | Sequence[Mapping[str, Any]]) -> Frame:
-    """The rows with the columns of the tidy table of runs; a method is a point."""
-    import pandas as pd
-
-    frame = make_frame(rows)
-    names = swept_names(frame)
-    # First, for a sweep may be over `model`, which becomes another column here.
-    swept = frame[names].astype(object).to_numpy()
-    frame["method"] = [point_text(names, values) for values in swept]
-    models = zip(frame.evaluated, frame["lambda"].astype(str), strict=True)
-    frame["model"] = [MODELS.get(model) for model in models]
-    frame = frame[frame.model.notna()]
-    frame["seed"] = frame.seed.astype(int) if "seed" in frame else 0
-    last = frame.groupby(["method", "seed"])["round"].transform("max")
-    frame["last"] = frame["round"] == last
-    frame["main"] = frame.model == "personal"
-    # It is an empty text without virtual seconds.
-    frame["clock"] = pd.to_numeric(frame.clock)
-    return frame.reindex(columns=list(COLUMNS))
+def default_columns(over: Over) -> str | None:
+    """The setting of the data that is swept, if it is one of several axes."""
+    of_data = [name for name in over if name in DATA_SETTINGS and len(over[name]) > 1]
+    return of_data[0] if len(of_data) == 1 and len(over) > 1 else None
 
 
-def point_text(names: Sequence[str], values: Sequence[Any]) -> str:
-    """A point in words; a method goes by its own name."""
-    words = []
-    for name, value in zip(names, values, strict=True):
-        text = value_text(value)
-        words.append(text if name == "algorithm" else f"{name}={text}")
-    return " ".join(words) or "all seeds"
+def summarise(
+    groups: Sequence[Group], frame: Frame, columns: str | None, over: Over
+) -> tuple[Table | None, list[str]]:
+    """(the table to show first, sentences on the choice by validation examples)."""
+    parts = _without_table(groups, frame)
+    if parts is not None and columns is None:
+        return parts, []
+    if columns is None:
+        return None, overview.choose_on_validation(frame) if over else []
+    labels: dict[str, list[str]] = {}
+    for group in groups:
+        value = axis_text(group.experiment, columns)
+        labels.setdefault(value, []).append(group.label)
+    sentences = []
+    for value, methods in labels.items():
+        part = frame[frame.method.isin(methods)]
+        sentences += overview.choose_on_validation(part, f"{columns}={value}: ")
+    return columns_table(groups, frame, columns, over), sentences
 
 
-def value_text(value: Any) -> str:
-    """A swept value, short where that is exact: 0.10 and 0.1 are one."""
-    if value in (None, ""):
-        return "None"
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return str(value)
-    # True is 1 as a number, and another value as a setting.
-    is_exact = float(f"{number:g}") == number and not isinstance(value, bool)
-    return f"{number:g}" if is_exact else str(value)
-
-
-def make_scores(rows: Frame | Sequence[Mapping[str, Any]]) -> list[Scores]:
-    """The accuracy of each point by seed, without that of its clients."""
-    frame = make_frame(rows)
-    points = tidy(frame)
-    baselines: set[str] = set()
-    if "algorithm" in swept_names(frame):
-        for name, of_method in points.method.groupby(frame.algorithm):
-            experiment = Experiment(name)
-            if is_local(experiment) or is_tuned_fedavg(experiment):
-                baselines.update(of_method)
-    return [
-        Scores(point, means, is_baseline=point in baselines)
-        for point, means in main_accuracies(points).items()
-    ]
-
-
-def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The points at the last round as a table in Markdown, over seeds."""
-    calibration = [column for column in CALIBRATION if column.key != "ece"]
-    columns = (*ACCURACY, *calibration)
-    values = values_by_seed(tidy(rows))
-    title = "Test metrics at the last round"
-    return table_markdown(make_table(title, values, columns, NOTES["Accuracy"]))
-
-
-def progress(frame: Frame, over: Mapping[str, Sequence[Any]]) -> list[str]:
-    """A notice of how many of the runs of `over` are in the table; [] if all are."""
-    wanted = {name: list(map(value_text, values)) for name, values in over.items()}
-    runs = frame[list(over)].map(value_text).drop_duplicates()
-    done = runs.isin(wanted).all(axis=1).sum()
-    asked = math.prod(len(values) for values in over.values())
-    if done >= asked:
-        return []
-    return [f"{done} of {asked} runs are finished; run the sweep again for the rest."]
-
-
-def swept_names(frame: Frame) -> list[str]:
-    """The names of what was swept, beside the seed."""
-    names = list(frame)
-    return [name for name in names[: names.index(FIRST)] if name != "seed"]
-
-
-def figure(rows: Frame | Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Accuracy over the swept number with most values, a line for each other point.
-
-    It is the personal models' mean over clients at the last round; whiskers are ± one
-    standard deviation over seeds. None if no number was swept.
-    """
-    frame = make_frame(rows)
-    along = _axis(frame)
-    if along is None:
+def _without_table(groups: Sequence[Group], frame: Frame) -> Table | None:
+    """What each part is worth: a row for each point without it; None without any."""
+    means = main_accuracies(frame)
+    variants: dict[str, dict[str, pairs.Scores]] = {}
+    for group in groups:
+        scores = pairs.make_scores(group, means.get(group.label, {}))
+        found = VARIANT.fullmatch(group.runs[0].label)
+        if found and scores.means:
+            variants.setdefault(found["rest"], {})[found["variant"]] = scores
+    rows = []
+    for rest, of_rest in variants.items():
+        full = of_rest.pop(FULL, None)
+        if full is None or not of_rest:
+            continue
+        texts = format_rows(pairs.against(full, [*of_rest.values()]), DIFFERENCES)
+        named = zip(of_rest.items(), texts, strict=True)
+        rows.append([f"{rest} {FULL}".strip(), _mean(full), *[""] * len(DIFFERENCES)])
+        rows += [[f"{rest} {n}".strip(), _mean(s), *cells] for (n, s), cells in named]
+    if not rows:
         return None
-    points = tidy(frame)
-    points["label"] = tidy(frame.drop(columns=along)).method
-    points["tick"] = frame[along].loc[points.index].map(value_text)
-    points = select_main(points[points["last"] & (points.metric == "accuracy")])
-    drawn, (axes,) = new_figure(6.4, 3.6)
-    _draw_points(axes, points)
-    axes.set(xlabel=along, ylabel="test accuracy (%), mean over clients")
-    axes.grid(axis="y", **GRID)
+    header = ["Method", "Test acc.", *(column.title for column in DIFFERENCES)]
+    return Table("Without one part", header, rows, note=NOTES["Without one part"])
+
+
+def _mean(scores: pairs.Scores) -> str:
+    return f"{100 * np.mean([*scores.means.values()]):.2f}"
+
+
+def sweep_figures(runs: Sequence[Result], over: Over) -> dict[str, Figure]:
+    """The figures of the runs of a sweep by name; `over` is what it was over."""
+    groups = group_runs(runs)
+    axes = {name: values for name, values in over.items() if name != "seed"}
+    return figures(groups, tidy(groups), axes)
+
+
+def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figure]:
+    """The accuracy over the number with most values, and over two axes as a map."""
+    axes = {name: values for name, values in over.items() if len(values) > 1}
+    numbers = {n: v for n, v in axes.items() if all(map(_is_number, v))}
+    means = main_accuracies(frame)
+    if not numbers:
+        return {}
+    along = max(numbers, key=lambda name: len(numbers[name]))
+    drawn = {"accuracy": _draw_along(groups, means, along)}
+    if len(axes) == 2:
+        drawn["accuracy_map"] = _draw_map(groups, means, *axes)
     return drawn
 
 
-def _draw_points(axes: Axes, points: Frame) -> None:
-    """Draws the means and deviations of the "label"s over the "tick"s."""
-    # Even steps: values are often powers of ten, with a zero among them.
-    ticks = sorted(set(points.tick), key=float)
-    others = points.groupby("label", sort=False)
-    styles = line_styles(others.groups)
-    # Side by side, for whiskers of near curves would hide one another.
-    width = 0.04 * len(ticks) if len(others) > 1 else 0
-    shifts = np.linspace(-width / 2, width / 2, len(others))
-    for (label, runs), shift in zip(others, shifts, strict=True):
-        seeds = 100 * runs.pivot_table("mean", "tick", "seed").reindex(ticks)
-        means, whiskers = seeds.mean(axis=1), seeds.std(axis=1).fillna(0)
-        x = np.arange(len(ticks)) + shift
-        look = {"marker": "o", "capsize": 3, **styles[label]}
-        bars = axes.errorbar(x, means, whiskers, **look)
-        bars.lines[0].set_label(wrap(label))
-    axes.set_xticks(range(len(ticks)), ticks)
-    if len(others) > 1:
+Means = Mapping[str, Mapping[int, float]]  # accuracy by method and seed
+
+
+def _draw_along(groups: Sequence[Group], means: Means, along: str) -> Figure:
+    """A line for each point without the number, over its values; bands over seeds."""
+    lines: dict[str, dict[float, np.ndarray]] = {}
+    for group in groups:
+        text = axis_text(group.experiment, along)
+        label = label_without(group.runs[0].label, along, text)
+        label = group.experiment.algorithm.name if label == f"{along}={text}" else label
+        seeds = 100 * np.array([*means.get(group.label, {}).values()])
+        if len(seeds):
+            lines.setdefault(label, {})[float(text)] = seeds
+    figure, (axes,) = new_figure(6.4, 3.6)
+    values = sorted({value for line in lines.values() for value in line})
+    place = _set_scale(axes, values)
+    styles = line_styles(lines)
+    for label, line in lines.items():
+        at = sorted(line)
+        x = [place[value] for value in at]
+        mean = np.array([line[value].mean() for value in at])
+        std = np.array([np.std(line[v], ddof=len(line[v]) > 1) for v in at])
+        axes.fill_between(
+            x, mean - std, mean + std, color=styles[label]["color"], **BAND
+        )
+        axes.plot(x, mean, marker="o", label=wrap(label), **styles[label])
+    axes.set(xlabel=along, ylabel="test accuracy (%), mean over clients")
+    axes.grid(axis="y", **GRID)
+    if len(lines) > 1:
         add_legend(axes)
+    return figure
 
 
-def _axis(frame: Frame) -> str | None:
-    """The swept number with most values, if it has two."""
-    import pandas as pd
+def _set_scale(axes: Axes, values: Sequence[float]) -> dict[float, float]:
+    """The places of the values: on a logarithmic axis if they span a power of ten.
 
-    texts = frame[swept_names(frame)].map(value_text)
-    numbers = texts.apply(pd.to_numeric, errors="coerce").dropna(axis="columns")
-    counts = numbers.nunique()
-    return counts.idxmax() if counts.max() > 1 else None
+    With a zero or less among such values, they are drawn in even steps.
+    """
+    positive = [value for value in values if value > 0]
+    is_wide = len(positive) > 1 and positive[-1] > SPAN * positive[0]
+    if is_wide and len(positive) == len(values):
+        axes.set_xscale("log")
+    if is_wide and len(positive) < len(values):
+        axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        return {value: float(place) for place, value in enumerate(values)}
+    return {value: value for value in values}
+
+
+def _draw_map(groups: Sequence[Group], means: Means, across: str, down: str) -> Figure:
+    """The mean accuracy at each pair of values of two axes."""
+    cells = {
+        (axis_text(each.experiment, down), axis_text(each.experiment, across)): np.mean(
+            [100 * value for value in means[each.label].values()]
+        )
+        for each in groups
+        if means.get(each.label)
+    }
+    rows, columns = (
+        sorted({key[axis] for key in cells}, key=_order) for axis in (0, 1)
+    )
+    values = np.array([[cells.get((r, c), np.nan) for c in columns] for r in rows])
+    figure, (axes,) = new_figure(1.8 + 0.8 * len(columns), 1.2 + 0.45 * len(rows))
+    texts = [[f"{value:.1f}" for value in row] for row in values]
+    heat_map(axes, values, "test accuracy (%)", texts)
+    axes.set_xticks(range(len(columns)), [wrap(each) for each in columns])
+    axes.set_yticks(range(len(rows)), [wrap(each) for each in rows])
+    axes.set(xlabel=across, ylabel=down)
+    return figure
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _order(text: str) -> tuple[float, str]:
+    """Numbers by their value, then texts."""
+    try:
+        return float(text), ""
+    except ValueError:
+        return float("inf"), text

@@ -1,11 +1,10 @@
 """Tables of numbers over seeds, made from tidy records: for pages, Markdown and LaTeX.
 
-The standard deviation over clients is the population's, inside a run; that over seeds
-is the sample's. They are two columns and never mixed.
+The standard deviation over clients is the population's, that over seeds the sample's.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from pfljax.evaluation.fairness import DECILES
@@ -18,7 +17,7 @@ from pfljax.runtime.words import count_noun
 
 EMPTY = "–"
 INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
-SPENT = ["round", "bytes_up", "bytes_down", "clock", "seconds"]
+SPENT = ["round", "bytes_up", "bytes_down", "clock", "seconds", "diverged"]
 
 
 def format_number(value: float | None, form: str, scale: float = 1) -> str:
@@ -201,17 +200,20 @@ def make_table(
     """
     columns = keep_known(values, columns)
     models: dict[tuple[str, ...], list[str]] = {}  # by the texts of their row
+    lost = set()  # methods of which a run has diverged
     for (method, model), seeds in values.groupby(level=[0, 1], sort=False):
         cells = [_average(seeds[column.key], column) for column in columns]
         rounds = sorted({f"{r:g}" for r in seeds["round"]}, key=float)
         texts = (str(method), *cells, str(len(seeds)), ", ".join(rounds))
         models.setdefault(texts, []).append(str(model))
+        if "diverged" in seeds and seeds.diverged.eq(True).any():
+            lost.add(str(method))
     rows = [[texts[0], " = ".join(models[texts]), *texts[1:]] for texts in models]
     header = ["Method", "Model", *(c.title for c in columns), "Seeds", "Round"]
     best = {
         (i, j)
         for j, column in enumerate(columns, start=2)
-        for i in _find_best(rows, j, column)
+        for i in _find_best(rows, j, column, lost)
     }
     return Table(title, header, rows, frozenset(best if ranked else ()), note)
 
@@ -241,16 +243,16 @@ def _average(values: Any, column: Column) -> str:
 
 
 def _find_best(
-    rows: Sequence[Sequence[str]], place: int, column: Column
+    rows: Sequence[Sequence[str]], place: int, column: Column, lost: Container[str]
 ) -> Sequence[int]:
     """The rows of the best number as shown; none if there are not two different ones.
 
-    An oracle is not ranked, for it is chosen on test examples.
+    Neither an oracle, which is chosen on test examples, nor a `lost` method is ranked.
     """
     numbers = {}
     for i, row in enumerate(rows):
         is_number = row[place] != EMPTY and not row[place].startswith("not reached")
-        if is_number and not row[1].startswith(ORACLE):
+        if is_number and not row[1].startswith(ORACLE) and row[0] not in lost:
             numbers[i] = column.better * float(row[place].partition(" ")[0])
     if len(set(numbers.values())) < 2:
         return []

@@ -2,8 +2,7 @@
 
 The columns are those of `COLUMNS`. The last round and the round chosen on validation
 data have all metrics of all models and groups of clients; other evaluated rounds have
-the accuracy and loss of all clients. Figures of fairness have a mean alone. A sweep's
-table (`sweeps.read`) has the same columns.
+the accuracy and loss of all clients. Figures of fairness have a mean alone.
 """
 
 import operator
@@ -40,6 +39,7 @@ COLUMNS = (
     "bytes_down",
     "clock",  # virtual seconds up to this round
     "seconds",  # of training, in all
+    "diverged",  # whether the run has
     "model",
     "main",  # whether methods are compared by this model
     "clients",
@@ -66,6 +66,7 @@ def tidy(groups: Sequence[Group]) -> Frame:
         for run in group.runs:
             head: Row = {"method": group.label, "seed": run.experiment.seed}
             head["seconds"] = number(run.environment.get("seconds"))
+            head["diverged"] = "diverged" in run.summary
             references = {
                 name: _find_baseline(run, runs, is_baseline)
                 for name, is_baseline in BASELINES.items()
@@ -81,9 +82,13 @@ def select_main(frame: Frame) -> Frame:
 
 
 def main_accuracies(frame: Frame) -> dict[str, dict[int, float]]:
-    """The final accuracy of the main models, by method and seed."""
+    """The final accuracy of the main models, by method and seed.
+
+    A method of which a run has diverged is left out.
+    """
     rows = select_main(frame[frame["last"] & (frame.metric == "accuracy")])
     rows = rows[rows["mean"].notna()]
+    rows = rows[~rows.method.isin(rows.method[rows.diverged.eq(True)])]
     methods = rows.set_index("seed").groupby("method", sort=False)
     return {str(method): seeds["mean"].to_dict() for method, seeds in methods}
 

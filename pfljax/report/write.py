@@ -1,4 +1,4 @@
-"""Writes the reports of runs, comparisons and sweeps."""
+"""Writes the reports of runs and comparisons, of which a sweep is one."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -15,23 +15,26 @@ from pfljax.report import (
     sweeps,
     tables,
 )
-from pfljax.report.frames import Frame, to_csv
-from pfljax.report.html import Block, Pairs, Picture, picture, render
+from pfljax.report.captions import NOTES
+from pfljax.report.frames import Frame, make_frame, to_csv
+from pfljax.report.html import Block, Picture, picture, render
 from pfljax.report.key_figures import key_figures
 from pfljax.report.landscapes import first_landscapes, read_landscapes
 from pfljax.report.run_page import run_notices, run_page
-from pfljax.report.seeds import differing_problem, group_runs
-from pfljax.report.settings import problem_facts, settings_by_group
+from pfljax.report.seeds import Group, differing_problem, group_runs
 from pfljax.report.style import Figure, save_figure
 from pfljax.report.tables import Table
 from pfljax.report.tidy import main_accuracies, tidy
-from pfljax.runs.config import from_dict, to_json
-from pfljax.runs.folder import check_not_own, read_json
-from pfljax.runs.result import result
-from pfljax.runs.settings import DATA_SETTINGS
+from pfljax.runs.folder import check_not_own
+from pfljax.runs.result import Result, result
 from pfljax.runtime import files
 
-LEAD = ("differences", "curves_by_rounds", "accuracy")  # figures of the first screen
+LEAD = (
+    "accuracy",
+    "accuracy_map",
+    "differences",
+    "curves_by_rounds",
+)  # figures of the first screen
 
 
 def write_run_report(
@@ -86,6 +89,7 @@ def write_comparison(
     figure_kinds: Sequence[str] = (),
     verbose: bool = False,
     target_window: int = WINDOW,
+    columns: str | None = None,
 ) -> str:
     """Writes comparison.html and the tidy comparison.csv to `out`.
 
@@ -99,12 +103,15 @@ def write_comparison(
       figure_kinds: write the figures as files of these kinds as well, such as "pdf".
       verbose: return all tables in Markdown, not the overview alone.
       target_window: evaluations in a row whose mean has to reach a target.
+      columns: a setting or option whose values are the columns of a table that comes
+        first. By default the setting of the data that a sweep is over, if it is one.
 
     Returns:
       The text for the screen.
 
     Raises:
-      ValueError: a run is given twice, or a target is not an accuracy.
+      ValueError: a run is given twice, a target is not an accuracy, or the runs do not
+        differ in `columns`.
       FileError: a folder is not a finished run, or a file is damaged or cannot be
         written.
     """
@@ -112,83 +119,70 @@ def write_comparison(
         raise ValueError("no run folder was given; give at least one")
     check_targets(targets, target_window)
     check_not_own(Path(out) / "comparison.html")
-    runs = [result(folder) for folder in folders]
-    groups = group_runs(runs)
-    frame = tidy(groups)
-    means = main_accuracies(frame)
+    groups = group_runs([result(folder) for folder in folders])
     out = files.make_folder(Path(out))
-    files.write_text(out / "comparison.csv", to_csv(frame))
-    report = Report(
-        title="Comparison",
-        facts=comparison_page.comparison_facts(groups),
-        notices=comparison_page.comparison_notices(groups, unfinished),
-        frame=frame,
-        scores=[pairs.make_scores(g, means.get(g.label, {})) for g in groups],
-        ranked=not differing_problem(groups),
-        figures=comparison_figures.draw_comparison(groups, frame),
-        more={
-            "Landscapes": first_landscapes(groups),
-            "Settings": comparison_page.settings_blocks(groups),
-            "Data, environments and runs": comparison_page.origin_blocks(groups),
-        },
-    )
+    report = _compare(groups, sweeps.read_axes(folders), columns, unfinished)
+    files.write_text(out / "comparison.csv", to_csv(report.frame))
+    if report.lead is not None and with_tables:
+        by_column = make_frame(report.lead.rows, report.lead.header)
+        files.write_text(out / "columns.csv", to_csv(by_column))
     page = out / "comparison.html"
     return _write(
         report, page, targets, target_window, with_tables, figure_kinds, verbose
     )
 
 
-def write_sweep_report(
-    folder: str | Path,
-    out: str | Path,
-    targets: Sequence[float] = (),
-    *,
-    with_tables: bool = False,
-    figure_kinds: Sequence[str] = (),
-    verbose: bool = False,
-    target_window: int = WINDOW,
-) -> str:
-    """Writes sweep.html to `out`, from the tidy sweep.csv in `folder`.
-
-    The options, and what is returned, are those of `write_comparison`. Points are
-    compared by their seeds alone, without clients.
-
-    Raises:
-      ValueError: no run of the sweep is finished, or a target is not an accuracy.
-      FileError: a file is damaged, or cannot be written.
-    """
-    check_targets(targets, target_window)
-    rows = sweeps.read(folder)
-    about = read_json(Path(folder) / "sweep.json")
-    settings = to_json(from_dict(about["experiment"]))
-    over = about["over"]
-    swept = {name: ", ".join(map(str, values)) for name, values in over.items()}
-    fact = f"{settings['algorithm']} over {', '.join(over)}"
-    report = Report(
-        title="Sweep",
-        facts=[fact, *problem_facts(settings)],
-        notices=sweeps.progress(rows, about.get("asked", over)),
-        frame=sweeps.tidy(rows),
-        scores=sweeps.make_scores(rows),
-        ranked=not set(sweeps.swept_names(rows)).intersection(DATA_SETTINGS),
-        figures={"accuracy": sweeps.figure(rows)},
-        more={"Settings": [Pairs(swept, "Swept"), *settings_by_group(settings, over)]},
+def _compare(
+    groups: Sequence[Group],
+    over: sweeps.Over,
+    columns: str | None,
+    unfinished: Sequence[Path],
+) -> "Report":
+    """The report of runs; `over` are the axes of their sweep, if they are of one."""
+    frame = tidy(groups)
+    means = main_accuracies(frame)
+    columns = columns or sweeps.default_columns(over)
+    lead, sentences = sweeps.summarise(groups, frame, columns, over)
+    return Report(
+        facts=comparison_page.comparison_facts(groups),
+        notices=comparison_page.comparison_notices(groups, unfinished, columns),
+        frame=frame,
+        scores=[pairs.make_scores(g, means.get(g.label, {})) for g in groups],
+        ranked=not differing_problem(groups),
+        lead=lead,
+        sentences=sentences,
+        figures={
+            **sweeps.figures(groups, frame, over),
+            **comparison_figures.draw_comparison(groups, frame),
+        },
+        more={
+            "Landscapes": first_landscapes(groups),
+            "Settings": comparison_page.settings_blocks(groups),
+            "Data, environments and runs": comparison_page.origin_blocks(groups),
+        },
     )
-    page = files.make_folder(Path(out)) / "sweep.html"
-    return _write(
-        report, page, targets, target_window, with_tables, figure_kinds, verbose
-    )
+
+
+def accuracy_table(runs: Sequence[Result]) -> str:
+    """Markdown: accuracy and calibration after the last round, over seeds."""
+    calibration = [each for each in tables.CALIBRATION if each.key != "ece"]
+    columns = (*tables.ACCURACY, *calibration)
+    values = tables.values_by_seed(tidy(group_runs(runs)))
+    title = "Test metrics at the last round"
+    note = NOTES["Accuracy"]
+    return tables.markdown(tables.make_table(title, values, columns, note))
 
 
 class Report(NamedTuple):
-    """The content of the page and the screen of a comparison or a sweep."""
+    """The content of the page and the screen of a comparison."""
 
-    title: str
     facts: Sequence[str]
     notices: Sequence[str]
     frame: Frame  # tidy
     scores: Sequence[pairs.Scores]
     ranked: bool  # whether the numbers are of one problem
+    lead: Table | None  # by columns, before the others
+    sentences: Sequence[str]  # of the answer, beside those on the best method
     figures: Mapping[str, Figure | None]  # by name, beside that of differences
     more: Mapping[str, Sequence[Block]]
 
@@ -208,28 +202,29 @@ def _write(
     with_best = comparisons[comparisons.with_best.eq(True)]
     methods = overview.average_seeds(report.frame, with_best)
     answer = overview.answer(methods, with_best)
-    answer += overview.describe_seeds(report.frame)
+    answer += [*report.sentences, *overview.describe_seeds(report.frame)]
     first = overview.overview_table(methods)
+    leading = [first] if report.lead is None else [report.lead, first]
     sections = {
         "Differences in pairs": [pairs.pair_table(comparisons)],
         **tables.detail_tables(report.frame, targets, target_window, report.ranked),
     }
     drawn = {"differences": comparison_figures.differences(with_best)}
     pictures = _save_figures({**drawn, **report.figures}, page.parent, figure_kinds)
-    lead = [each for each in pictures if each.name in LEAD]
+    drawn_first = [each for each in pictures if each.name in LEAD]
     rest = [each for each in pictures if each.name not in LEAD]
-    opened: list[Block] = [" ".join(answer), first, *lead]
+    opened: list[Block] = [" ".join(answer), *leading, *drawn_first]
     folded: dict[str, Sequence[Block]] = {**sections, "More figures": rest}
     folded |= report.more
-    files.write_text(page, render(report.title, report.facts, notices, opened, folded))
-    every = [first, *itertools.chain(*sections.values())]
+    files.write_text(page, render("Comparison", report.facts, notices, opened, folded))
+    every = [*leading, *itertools.chain(*sections.values())]
     every = [table for table in every if table.rows]
     if with_tables:
         for end, form in ((".md", tables.markdown), (".tex", tables.latex)):
             files.write_text(page.with_suffix(end), "\n".join(map(form, every)))
     if verbose:
         return "\n\n".join([*notices, *answer, *map(tables.markdown, every)])
-    shown = overview.overview_table(methods, overview.MOST_ROWS)
+    shown = report.lead or overview.overview_table(methods, overview.MOST_ROWS)
     return overview.screen(shown, [shown.caption, *notices, *answer])
 
 

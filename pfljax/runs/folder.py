@@ -30,7 +30,7 @@ from pfljax.runs import checks, config, early_stopping
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import documents, files
 from pfljax.runtime.csv_text import format_csv
-from pfljax.runtime.files import FolderError
+from pfljax.runtime.files import BusyError, FolderError
 
 LOCK = ".lock"
 EVALUATIONS = ".evaluations"
@@ -43,7 +43,6 @@ OWN_FILES = (  # of a run or sweep; other results do not overwrite them
     "clients.npz",
     "summary.json",
     "report.html",
-    "sweep.csv",
 )
 
 
@@ -65,10 +64,11 @@ def lock(folder: Path, kind: str = "run") -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         # Before the lock, whose file would stay in a folder that is no run.
         _check_kind(folder, kind)
-        lock.acquire(blocking=False)
+        # A sweep is locked only while sweep.json is written.
+        lock.acquire(timeout=0 if kind == "run" else 60)
         yield
     except filelock.Timeout:
-        raise FolderError(f"another process is running in {folder}") from None
+        raise BusyError(f"another process is running in {folder}") from None
     except BaseException:
         _remove_empty(folder, lock, new_folders)
         raise

@@ -12,11 +12,16 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pfljax.core.components import Component
+from pfljax.core.requirements import require
 
+LONGEST = 120  # letters of the folder of a label
 MOST = 48  # letters of the settings that differ
 LETTERS = 6  # of the digest
 ODD = re.compile(r"[^A-Za-z0-9.=,+-]+")
+ODD_IN_LABEL = re.compile(r"[^A-Za-z0-9.=-]+")
 SEED = re.compile(r"s\d+")  # a folder of one seed of a method
+# The labels of a sweep that leaves out one part at a time: "full", "without momentum".
+FULL, WITHOUT = "full", "without"
 EXACT = 2**53  # up to here a whole number is the float that it equals
 
 
@@ -54,6 +59,22 @@ def _folder_name(folder: Path) -> str:
     """The name of a run folder, with the method's before a seed: "ditto-s0"."""
     name = folder.absolute().name
     return f"{folder.absolute().parent.name}-{name}" if SEED.fullmatch(name) else name
+
+
+def label_folder(label: str) -> str:
+    """The name of the folder of the runs with this label."""
+    name = ODD_IN_LABEL.sub("-", label)
+    # "." and ".." name other folders.
+    expected = "letters or digits in it, since it names a folder"
+    require("label", label, bool(name.strip(".")), expected)
+    return name if len(name) <= LONGEST else f"{name[:MOST]}-{_digest(label)}"
+
+
+def value_text(value: Any) -> str:
+    """A swept value, short where that is exact: 0.10 and 0.1 are one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    is_exact = is_number and float(f"{value:g}") == value
+    return f"{value:g}" if is_exact else str(value)
 
 
 def short(choice: str) -> str:

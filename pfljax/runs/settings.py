@@ -79,6 +79,8 @@ class Experiment:
         "poison:attackers=0.2" gives them to malicious clients only.
       unseen: The share of clients held out of training and evaluated as newcomers.
       public: The share of examples that the server holds, for methods that use them.
+      data_seed: The seed of the partition. None is `seed`; a number gives all seeds the
+        same clients.
 
     Training:
       epochs: Local passes over a client's examples in a round. 0.5 is half a pass. None
@@ -148,7 +150,8 @@ class Experiment:
       log: Formats of the log beside metrics.jsonl: csv, tensorboard, wandb or several,
         such as "csv,wandb:project=mine".
       keep_checkpoints: The number of checkpoints to keep.
-      seed: The seed of the partition, the parameters, the cohorts and the minibatches.
+      seed: The seed of the parameters, the cohorts and the minibatches, and of the
+        partition unless `data_seed` is given.
     """
 
     algorithm: Component = setting(default="fedavg", converter=convert)
@@ -170,6 +173,7 @@ class Experiment:
     noise: Component = setting(default="none", converter=convert)
     unseen: Part = 0.0
     public: Part = 0.0
+    data_seed: Count | None = None
 
     epochs: Epochs | None = 5
     steps: AtLeastOne | None = None

@@ -35,6 +35,10 @@ class FolderError(FileError):
     """The run folder cannot be used; the message says why and what to do."""
 
 
+class BusyError(FolderError):
+    """Another process is running in the folder."""
+
+
 class CheckpointError(RuntimeError):
     """No checkpoint can be used; the message says why and what to do."""
 

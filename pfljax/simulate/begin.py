@@ -3,7 +3,7 @@
 Mistakes in settings and data are found here, before anything trains.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,8 +106,11 @@ def begin(
     task: Task | None,
     path: Path,
     quiet: bool,
+    traced: Collection[str] = (),
 ) -> Run:
     """Prepares the run in `path`, and writes its settings there.
+
+    The numbers `traced` are those of `simulation`.
 
     Raises:
       ValueError: the data or the width do not fit.
@@ -120,7 +123,7 @@ def begin(
     _check_patience(experiment, training)
     manifest = partition.manifest(training, unseen, from_python=federation is not None)
     check_same("data", repr(claims.identity(manifest)))
-    sim = width.choose(experiment, training, task, path)
+    sim = width.choose(experiment, training, task, path, traced)
     malicious.malicious_share(sim.setting.channel, training)  # checks it
     # The folder is begun last, so that corrected settings can use the same one.
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
@@ -171,16 +174,21 @@ def _describe(
 
 
 def check_method(
-    experiment: Experiment, federation: Federation | None, task: Task | None
-) -> None:
+    experiment: Experiment,
+    federation: Federation | None,
+    task: Task | None,
+    traced: Collection[str] = (),
+) -> Experiment:
     """Refuses a method that does not fit the model, the clients or the mode.
 
     Nothing is compiled or written. A run with these settings uses the same functions.
+    Returns the settings, checked and resolved.
     """
     experiment = validate(experiment, federation, task)
     devices.prepare()
     training, _ = build_federation(experiment, federation)
-    simulation.simulation(experiment, training, task)
+    simulation.simulation(experiment, training, task, traced)
+    return experiment
 
 
 def check_data(

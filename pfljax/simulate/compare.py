@@ -1,13 +1,11 @@
 """Several methods on the same clients, cohorts and minibatches, over several seeds."""
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pfljax.core.requirements import require
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import checks
+from pfljax.runs import checks, names
 from pfljax.runs.folder import FolderError
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import arguments, begin
@@ -39,12 +37,12 @@ def grid(
             # Dissimilarity is measured at the server's model, which it has not.
             alone = like.replace(algorithm="local", label="local", dissimilarity=False)
             experiments = [alone, *experiments]
-    labels, names = _labels(experiments)
+    labels, folders = _labels(experiments)
     seeds = arguments.list_seeds(seeds)
     runs = []
     # The seeds of a method share compiled programs, and only the programs of the last
     # few methods are kept.
-    for e, label, name in zip(experiments, labels, names, strict=True):
+    for e, label, name in zip(experiments, labels, folders, strict=True):
         for seed in seeds:
             # Joining with "/" would give the root of the file system if `out` is empty.
             folder = Path(out) / name / f"s{seed}"
@@ -72,16 +70,12 @@ def _labels(experiments: list[Experiment]) -> tuple[list[str], list[str]]:
       ValueError: two have the same label, or a label is not the name of a folder.
     """
     labels = [str(checks.resolve(e).label) for e in experiments]
-    names = [re.sub(r"[^A-Za-z0-9.=-]+", "-", label) for label in labels]
-    for label, name in zip(labels, names, strict=True):
-        # "." and ".." name other folders.
-        expected = "letters or digits in it, since it names a folder"
-        require("label", label, bool(name.strip(".")), expected)
-    if len(set(names)) < len(names):
+    folders = [names.label_folder(label) for label in labels]
+    if len(set(folders)) < len(folders):
         raise ValueError(
             f"two experiments have the same label: {labels}; set Experiment.label"
         )
-    return labels, names
+    return labels, folders
 
 
 def compare(

@@ -79,6 +79,7 @@ def _everybody(experiment: Experiment) -> Federation:
     deal = experiment.partition
     # The settings that `federate` takes, by their names.
     settings = select_context(data.federate, **vars(experiment))
+    settings["seed"] = data_seed(experiment)
     settings["noise"] = str(experiment.noise)
     everybody = data.federate(
         data.load(source.name, **source.options),
@@ -135,4 +136,10 @@ def _hold_out(
             f"unseen is {share}, which holds out {held} of {count} clients; hold out "
             f"at least 1 and leave the cohort of {experiment.cohort}"
         )
-    return everybody.hold_out(share, experiment.seed)
+    return everybody.hold_out(share, data_seed(experiment))
+
+
+def data_seed(experiment: Experiment) -> int:
+    """The seed of the partition, and of the clients that are held out."""
+    seed = experiment.data_seed
+    return experiment.seed if seed is None else seed

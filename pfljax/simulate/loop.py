@@ -1,14 +1,16 @@
 """Trains the rounds of a run, and evaluates, logs and saves in between.
 
-The host logs and saves a small state while the devices train the next rounds.
+The host logs and saves a small state while the devices train the next rounds. `train`
+is a generator: it yields each block of rounds and goes on when it is sent what they
+gave, so that the blocks of several runs can train together (`pfljax.sweep.together`).
 """
 
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing, suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,16 +35,36 @@ SAVE_SECONDS = 60.0  # longest time between checkpoints, if a round is not longe
 COPIED_BYTES = 2**26  # of the largest state that is saved while the next rounds train
 
 
+class Block(NamedTuple):
+    """One call of the compiled rounds of a run."""
+
+    run: Run
+    population: Population
+    state: RunState  # before them; it is donated
+    rounds: int
+    ahead: int  # rounds that the next call is expected to have
+    pending: Callable[[], Any]  # to call while they train
+
+
+# (the state after a block, metrics by round, seconds)
+Trained = tuple[RunState, Metrics, float]
+Blocks = Generator[Block, Trained | None, None]
+
+
 def run_rounds(run: Run, quiet: bool) -> None:
     """Runs the remaining rounds, and writes the summary.
 
     At SIGTERM it ends the program after the rounds that are training, and saves them.
     """
-    with signals.deferred():
-        _run_rounds(run, quiet)
+    with signals.deferred(), closing(train(run, quiet)) as blocks:
+        trained = None
+        with suppress(StopIteration):
+            while True:
+                trained = train_block(blocks.send(trained))
 
 
-def _run_rounds(run: Run, quiet: bool) -> None:
+def train(run: Run, quiet: bool) -> Blocks:
+    """Yields the blocks of the remaining rounds; then writes the summary."""
     experiment = run.experiment
     total = experiment.rounds
     with ExitStack() as stack:
@@ -64,7 +86,7 @@ def _run_rounds(run: Run, quiet: bool) -> None:
         show = stack.enter_context(bar)
         sink = _open_sink(run, progress.done, stack, quiet)
         write = partial(write_rounds, run, save, sink)
-        progress = _train(run, population, progress, write, show)
+        progress = yield from _train(run, population, progress, write, show)
         results_of_clients = None
         if not progress.terminated:
             results_of_clients = results.write_clients(run, population, progress.state)
@@ -86,15 +108,15 @@ def _train(
     progress: Progress,
     write: Callable[[Rounds, Progress], Progress],
     show: Callable[..., None],
-) -> Progress:
-    """The progress after the last round."""
+) -> Generator[Block, Any, Progress]:
+    """Yields the blocks of the rounds; returns the progress after the last one."""
     overlaps = _can_overlap(run, progress.state)
     pending: Callable[[], Any] = run.describe  # called while the next rounds train
     if not overlaps or not _rounds_left(run, progress):
         pending()
         pending = _nothing
     while _rounds_left(run, progress):
-        state, metrics, seconds = _call_rounds(run, population, progress, pending)
+        state, metrics, seconds = yield _next_block(run, population, progress, pending)
         pending = _nothing
         progress, rounds = _evaluate(run, population, progress, state, metrics, seconds)
         if _rounds_left(run, progress):
@@ -102,8 +124,8 @@ def _train(
             progress = progress._replace(terminated=terminated)
         if overlaps and _rounds_left(run, progress):
             # The next rounds donate the state itself.
-            copy = progress._replace(state=jax.tree.map(_copy, progress.state))
-            pending = partial(write, rounds, copy)
+            copied = progress._replace(state=jax.tree.map(copy, progress.state))
+            pending = partial(write, rounds, copied)
             if _is_due(run, progress):
                 progress = progress._replace(unsaved=0.0)
         else:
@@ -122,14 +144,10 @@ def _rounds_left(run: Run, progress: Progress) -> int:
     return run.experiment.rounds - progress.done
 
 
-def _call_rounds(
+def _next_block(
     run: Run, population: Population, progress: Progress, pending: Callable[[], Any]
-) -> tuple[RunState, Metrics, float]:
-    """Returns (state, metrics by round, seconds) of one call of the compiled rounds.
-
-    `pending` is called while they train.
-    """
-    started = time.monotonic()
+) -> Block:
+    """The next rounds up to an evaluation, or fewer."""
     longest = run.sim.longest
     # If clients were read ahead, the call has the rounds that they were read for.
     count = population.rounds_ahead() or rounds_of_call(
@@ -142,11 +160,17 @@ def _call_rounds(
     if not is_watched or not evaluation.is_due(run.experiment, done):
         ahead = rounds_of_call(run.experiment, longest, done, progress.pace)
     # The old state is donated: `progress.state` must not be read from here on.
-    train = run.federation.train
+    return Block(run, population, progress.state, count, ahead, pending)
+
+
+def train_block(block: Block) -> Trained:
+    """Trains the rounds of a block."""
+    started = time.monotonic()
+    train, count = block.run.federation.train, block.rounds
     try:
-        state, metrics = population.rounds(progress.state, train, count, ahead)
+        state, metrics = block.population.rounds(block.state, train, count, block.ahead)
     finally:  # the rounds before are kept, even if these raise an error
-        pending()
+        block.pending()
     # Waits for the rounds, whose time is measured.
     metrics = jax.device_get(metrics)
     # By the clock of process 0: the pace decides how many rounds the next call has, on
@@ -242,11 +266,11 @@ def _can_overlap(run: Run, state: RunState) -> bool:
     return alone and tree.nbytes(state) <= COPIED_BYTES
 
 
-def _copy(leaf: jax.Array) -> jax.Array:
+def copy(leaf: jax.Array) -> jax.Array:
     """A copy of the leaf on its devices, without compiling a program."""
     # `device_put` of a key may share its buffer in spite of `may_alias`.
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        numbers = _copy(jax.random.key_data(leaf))
+        numbers = copy(jax.random.key_data(leaf))
         return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(leaf))
     return jax.device_put(leaf, may_alias=False)
 

@@ -4,6 +4,8 @@ A run is a pure function of its config. If it is killed at any moment, the same 
 continues from the last checkpoint and ends with the same bits.
 """
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ from pfljax.runs.settings import Experiment
 if TYPE_CHECKING:
     from pfljax.core.types import Task
     from pfljax.data import Federation
-    from pfljax.simulate.begin import Callback
+    from pfljax.simulate.begin import Callback, Run
 
 
 def run(
@@ -25,6 +27,7 @@ def run(
     quiet: bool = False,
     report: bool = True,
     callback: "Callback | None" = None,
+    traced: Collection[str] = (),
 ) -> Result:
     """Runs the experiment in its folder, or what is left of it; returns its result.
 
@@ -44,6 +47,9 @@ def run(
         type as `result.last`) and the state, whose arrays live until the next round. If
         it returns True, the run ends there and counts as finished. A resumed run does
         not call it again for evaluations that its checkpoint has.
+      traced: settings and options of the method whose other values shall compile
+        nothing in the next runs of this process, such as ["lr", "lam"]. The result
+        differs in the last bits. A name that is no number of the run changes nothing.
 
     Raises:
       ValueError: a setting is out of range or unknown.
@@ -51,24 +57,42 @@ def run(
       CheckpointError: none of its checkpoints can be used.
     """
     # Imported here, since Flax and Optax take as long to import as JAX.
-    from pfljax.runtime.processes import ask, first, hold
+    from pfljax.runtime.processes import ask, first
     from pfljax.simulate import begin, loop
 
     begin.check_callback(callback)
     experiment = begin.validate(experiment, federation, task)
+    path = Path(experiment.folder)
+    quiet = quiet or not first()
+    with opened(experiment, federation, task, quiet, traced) as prepared:
+        if prepared is not None:
+            loop.run_rounds(prepared._replace(callback=callback), quiet)
+        if report:
+            ask(_report, path)
+        return Result(path, ask(folder.read_json, path / "summary.json"))
+
+
+@contextmanager
+def opened(
+    experiment: Experiment,
+    federation: "Federation | None",
+    task: "Task | None",
+    quiet: bool,
+    traced: Collection[str],
+) -> "Iterator[Run | None]":
+    """Locks the folder of a resolved experiment; gives the run, None if it is done."""
+    from pfljax.runtime.processes import ask, hold
+    from pfljax.simulate import begin
+
     path = Path(experiment.folder)
     with hold(folder.lock(path)):
         ask(claims.claim, path, experiment)
         ask(claims.check_python, path, federation, task)
         if ask(folder.complete, path, experiment):
             begin.check_data(experiment, federation, path)
+            yield None
         else:
-            quiet = quiet or not first()
-            prepared = begin.begin(experiment, federation, task, path, quiet)
-            loop.run_rounds(prepared._replace(callback=callback), quiet)
-        if report:
-            ask(_report, path)
-        return Result(path, ask(folder.read_json, path / "summary.json"))
+            yield begin.begin(experiment, federation, task, path, quiet, traced)
 
 
 def _report(path: Path) -> None:

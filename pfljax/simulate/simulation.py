@@ -1,50 +1,39 @@
 """Compiles the functions of an experiment."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 
-from pfljax import algorithms, engine
+from pfljax import algorithms
 from pfljax.channel import Traffic
 from pfljax.core import tree
-from pfljax.core.communication import shapes_of_model
-from pfljax.core.types import ClientData, Key, RunState, Task
+from pfljax.core.types import Key, RunState, Task
 from pfljax.data import Federation
-from pfljax.engine import Setting, asynchronous, mesh, offload_programs
+from pfljax.engine import Setting, mesh, offload_programs
 from pfljax.engine.state import client_shape, init_stacks
-from pfljax.evaluation.dissimilarity import Dissimilarity, dissimilarity
-from pfljax.evaluation.passes import rows_per_pass
-from pfljax.evaluation.programs import (
-    evaluate_in_two,
-    evaluate_server,
-    predicts_as_task,
-    quantities_of_clients,
-)
-from pfljax.evaluation.views import MIXTURE, SERVER
 from pfljax.evaluation.views import views as list_views
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
-from pfljax.simulate import clocks, model_checks
-from pfljax.simulate.architectures import mean_traffic, task_of_server
+from pfljax.simulate import clocks, model_checks, traced
+from pfljax.simulate.architectures import mean_traffic
 from pfljax.simulate.components import make_setting, make_task, resolve_width
 from pfljax.simulate.first_state import make_init, shapes_of_state
+from pfljax.simulate.program_parts import (
+    Architecture,
+    block_size,
+    make_architectures,
+    make_dissimilarity,
+    make_rounds,
+)
 from pfljax.simulate.shape import Shape, make_shape
 from pfljax.simulate.step_cost import step_flops
+from pfljax.simulate.traced import Kind
 
 LONGEST_CALL = 1000  # rounds of one call: the length of the buffer of training metrics
-
-
-class Architecture(NamedTuple):
-    """The evaluation of the clients of one architecture."""
-
-    setting: Setting  # of these clients
-    task: Task
-    evaluate: dict[str, Callable[..., Any]]  # by view
-    quantities: Callable[..., Any] | None  # programs.quantities_of_clients
 
 
 class Simulation(NamedTuple):
@@ -75,9 +64,15 @@ def client_architecture(sim: Simulation, client: int) -> Architecture:
 
 
 def simulation(
-    experiment: Experiment, federation: Federation, task: Task | None = None
+    experiment: Experiment,
+    federation: Federation,
+    task: Task | None = None,
+    names: Collection[str] = (),
 ) -> Simulation:
-    """The compiled functions, which experiments that differ only in the seed share."""
+    """The compiled functions, which experiments that differ only in the seed share.
+
+    They also share them if they differ only in numbers of these `names`.
+    """
     shape = make_shape(experiment, federation)
     # The experiment is the key of a cache: settings that no program needs are removed.
     key = experiment.replace(seed=0, out=None, label=None)
@@ -94,7 +89,15 @@ def simulation(
     # The method is part of the key: a file that is loaded again has another function.
     method = algorithms.method(key.algorithm.name)
     devices_read = clocks.devices_crc(experiment)
-    sim = _simulation(key, method, shape, task and Same(task), devices_read)
+    # Pages of a store, and clients with devices of their own, have other programs.
+    if key.state_storage != "device" or key.pin_clients:
+        names = ()
+    kind = Kind(key, (), key)
+    if names:
+        kind = traced.make_kind(key, names, task or make_task(key, shape), shape)
+    sim = _simulation(kind, method, shape, task and Same(task), devices_read)
+    if kind.names:
+        sim = traced.bind(sim, key, shape, traced.numbers_of(key, kind.names))
     clocks.check_deadline(sim.setting, federation.train.size)
     tasks = [architecture.task for architecture in sim.architectures]
     model_checks.check_tokens(tasks, federation)
@@ -103,31 +106,29 @@ def simulation(
 
 @memoize
 def _simulation(
-    experiment: Experiment,
+    kind: Kind,
     _method: Callable,
     shape: Shape,
     own: Same | None,
     _devices: int | None,
 ) -> Simulation:
+    experiment = kind.example
     task = own.value if own else make_task(experiment, shape)
     if own:
         model_checks.check_task(own, shape.input_shape, shape.num_classes)
-    setting = make_setting(experiment, task, shape)
-    num_clients = shape.num_clients
-    name = experiment.algorithm.name
-    model_checks.check_own(name, setting, task, shape)
+    setting, num_clients = make_setting(experiment, task, shape), shape.num_clients
+    model_checks.check_own(experiment.algorithm.name, setting, task, shape)
     model_checks.check_observed(setting, task, shape)
     # Newcomers have only their local training, and are also evaluated after it.
     trained = experiment.eval_after_training or experiment.unseen > 0
     views = list_views(setting.algorithm, trained)
-    rounds = experiment.rounds
-    longest = min(experiment.eval_every, rounds, LONGEST_CALL)
+    longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)
     width = setting.width or experiment.cohort  # clients evaluated at once
     architectures = make_architectures(setting, task, num_clients, views, width)
     shapes = shapes_of_state(setting, task, num_clients)
     stored = programs is not None
-    return Simulation(
+    sim = Simulation(
         setting=setting,
         task=task,
         init=make_init(setting, task, num_clients, stored),
@@ -139,88 +140,13 @@ def _simulation(
         trained=experiment.eval_after_training,
         ood=experiment.ood_examples,
         dissimilarity=make_dissimilarity(experiment, setting, task),
-        block=min(_block_size(each.setting, each.task) for each in architectures),
+        block=min(block_size(each.setting, each.task) for each in architectures),
         paging=programs,
         # Traced once, in the first run.
         traffic=functools.cache(partial(mean_traffic, setting, task, shape)),
         step_flops=functools.cache(partial(step_flops, setting, task, shape)),
     )
-
-
-def make_architectures(
-    setting: Setting, task: Task, num_clients: int, views: Sequence[str], width: int
-) -> tuple[Architecture, ...]:
-    """The compiled evaluations of the clients of each architecture."""
-    architectures = []
-    for stack in init_stacks(setting, task, num_clients):
-        alone = setting._replace(algorithm=stack.algorithm, groups=None)
-        architecture = Architecture(
-            setting=alone,
-            task=stack.task,
-            evaluate=_evaluations(alone, stack.task, views, width),
-            quantities=quantities_of_clients(alone, width),
-        )
-        architectures.append(architecture)
-    return tuple(architectures)
-
-
-def _evaluations(
-    setting: Setting, task: Task, views: Sequence[str], width: int
-) -> dict[str, Callable[..., Any]]:
-    """The evaluation of each view, and of the mixture of a method with endpoints."""
-    views = [*views, MIXTURE] if setting.algorithm.endpoints else views
-    evaluations = {}
-    for view in views:
-        if view == SERVER:
-            of_server = task_of_server(setting.algorithm, task)
-            evaluations[view] = evaluate_server(setting, of_server)
-        else:
-            evaluations[view] = evaluate_in_two(setting, task, view, width)
-    return evaluations
-
-
-def _block_size(setting: Setting, task: Task) -> int:
-    """The number of clients in one call, by the memory of a client and its model."""
-    algorithm = setting.algorithm
-    client = client_shape(algorithm, task)
-    if algorithm.personal is None or not predicts_as_task(setting, task):
-        return offload_programs.block_size(client)
-    model = shapes_of_model(task)
-    # Both ends of a path are in memory.
-    models = (model, model) if algorithm.endpoints else (model,)
-    return offload_programs.block_size((client, *models))
-
-
-def make_rounds(setting: Setting, longest: int) -> Callable[..., Any]:
-    """The program of at most so many rounds, in the mode of the setting."""
-    if setting.mode is None:
-        return engine.compile_rounds(setting, longest)
-    return asynchronous.compile_rounds(setting, longest)
-
-
-def make_dissimilarity(
-    experiment: Experiment, setting: Setting, task: Task
-) -> Callable[..., Any] | None:
-    """A function that measures how clients' gradients differ; None if not asked for.
-
-    Raises:
-      ValueError: the method has no model of the server.
-    """
-    if not experiment.dissimilarity:
-        return None
-    server_model = setting.algorithm.server_model
-    if server_model is None:
-        raise ValueError(
-            "dissimilarity is of gradients at the server's model, and "
-            f"{experiment.algorithm.name} has none; leave it out, or choose a method "
-            "with one, such as fedprox"
-        )
-    at_once = rows_per_pass(setting.local.batch_size)
-
-    def measure(server: Any, train: ClientData) -> Dissimilarity:
-        return dissimilarity(task, server_model(server), train, at_once)
-
-    return jax.jit(measure)
+    return traced.lift(sim, kind, shape, num_clients) if kind.names else sim
 
 
 def make_paging(

@@ -1,6 +1,7 @@
 """Chooses how many clients train at once: by `components.WIDTHS`, and by memory."""
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,21 @@ def choose(
     federation: Federation,
     task: Task | None,
     path: Path | None = None,
+    traced: Collection[str] = (),
 ) -> Simulation:
     """The simulation with the width of the experiment, or of the platform.
 
-    A run that was begun in the folder `path` keeps its width.
+    A run that was begun in the folder `path` keeps its width. The numbers `traced` are
+    those of `simulation`.
 
     Raises:
       ValueError: it needs more memory than there is.
     """
 
+    @functools.cache
     def build(width: int | None) -> Simulation:
-        return simulation.simulation(experiment.replace(width=width), federation, task)
+        wide = experiment.replace(width=width)
+        return simulation.simulation(wide, federation, task, traced)
 
     known = components.resolve_width(experiment)
     # XLA aborts the process if it compiles a program that is far too large.

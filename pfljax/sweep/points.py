@@ -1,11 +1,13 @@
-"""Makes the points of a sweep: the checked settings and the clients of each run.
+"""Makes the points of a sweep: the checked settings and the folder of each run.
 
-A swept name is a setting of `Experiment` or an option of the method.
+A swept name is a setting of `Experiment` or an option of the method. The values of
+"without" are names of such: each is at its default in one point. None leaves none out.
 """
 
-import hashlib
 import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,19 +16,19 @@ from pfljax import algorithms
 from pfljax.core import factories, requirements
 from pfljax.core.types import Task
 from pfljax.data import Federation
-from pfljax.runs import checks, claims, config, partition
-from pfljax.runs.settings import DATA_SETTINGS, FIELDS, UNHASHED, Experiment
+from pfljax.runs import config, names
+from pfljax.runs.settings import FIELDS, UNHASHED, Experiment
 from pfljax.simulate import arguments, begin
-from pfljax.simulate.federation import build_federation
+
+WITHOUT = names.WITHOUT
 
 
 class Point(NamedTuple):
     """One run of a sweep."""
 
     values: dict[str, Any]  # by swept name
-    experiment: Experiment
-    federation: Federation
-    digest: str  # of the settings and the data: the name of the run's file
+    experiment: Experiment  # with a folder of its own
+    federation: Federation | None = None  # clients of one's own
 
 
 def combine(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -34,11 +36,8 @@ def combine(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     expected = 'values by name, such as {"lr": [0.1, 0.2]}'
     requirements.require_a("over", over, Mapping, expected)
     values_by_name = [_values(name, swept) for name, swept in over.items()]
-    combinations = []
-    for values in itertools.product(*values_by_name):
-        point = dict(zip(over, values, strict=True))
-        combinations.append(point)
-    return combinations
+    combinations = itertools.product(*values_by_name)
+    return [dict(zip(over, values, strict=True)) for values in combinations]
 
 
 def _values(name: str, values: Any) -> list[Any]:
@@ -61,7 +60,7 @@ def _values(name: str, values: Any) -> list[Any]:
                 f"{name} is {value!r}; expected numbers, texts, True or None"
             )
         swept.append(value)
-    # Two equal points would have the same file.
+    # Two equal points would have the same folder.
     if len(set(swept)) < len(swept):
         raise ValueError(f"{name} is {swept}; give every value once")
     return swept
@@ -73,6 +72,10 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     Raises:
       ValueError: a name is neither a setting nor an option.
     """
+    values = dict(values)
+    part = values.pop(WITHOUT, None)
+    if part is not None:
+        values[part] = _find_default(experiment, part)
     # Settings that change no result cannot be swept.
     fields = set(FIELDS) - set(UNHASHED)
     settings: dict[str, Any] = {}
@@ -83,20 +86,38 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     # Settings come first: the method itself may be swept.
     experiment = experiment.replace(**settings)
     method = algorithms.method(experiment.algorithm.name)
-    names = [*factories.defaults(method), *fields]
-    known = dict.fromkeys(names, True)
+    known = dict.fromkeys([*factories.defaults(method), *fields], True)
     for name in values:
         requirements.find("name to sweep", known, name)
     return experiment.replace(algorithm=experiment.algorithm.with_options(options))
 
 
+def _find_default(experiment: Experiment, part: str) -> Any:
+    """The default of a setting or an option, which differs from its value here.
+
+    Raises:
+      ValueError: there is nothing to leave out.
+    """
+    options = factories.defaults(algorithms.method(experiment.algorithm.name))
+    settings = vars(Experiment()) | options
+    default = requirements.find("setting or option to leave out", settings, part)
+    given = (vars(experiment) | options | experiment.algorithm.options)[part]
+    if given == default:
+        raise ValueError(
+            f"{part} is {given}, its default, so that nothing would be left out; set "
+            f"it, or take {part} out of --without"
+        )
+    return default
+
+
 def make(
     experiment: Experiment,
     over: Mapping[str, Sequence[Any]],
+    out: Path,
     federation: Federation | Callable[[int], Federation] | None = None,
     task: Task | None = None,
 ) -> list[Point]:
-    """The points of all combinations, checked.
+    """The points of all combinations, each with its folder out/LABEL/sSEED, checked.
 
     `federation` may be a function of the seed that makes one.
 
@@ -104,82 +125,39 @@ def make(
       ValueError: a name is unknown, or a value is wrong.
     """
     make_federation = arguments.federation_by_seed(federation)
-    dealt: dict[tuple, tuple[Federation, str]] = {}
-    digests: dict[str, dict[str, Any]] = {}
-    points = []
+    points: list[Point] = []
+    same: dict[str, dict[str, Any]] = {}  # the values of a run, by its settings
+    labels: set[str] = set()
     for values in combine(over):
-        settings = set_values(experiment, values)
-        custom = make_federation(settings.seed)
-        settings = _check(settings, custom, task)
-        # Points with the same examples share one federation.
-        names = (*DATA_SETTINGS, "seed")
-        key = tuple(getattr(settings, name) for name in names)
-        if key not in dealt:
-            dealt[key] = _deal(settings, custom)
-        clients, text = dealt[key]
-        digest = _digest(settings, text, with_rounds="rounds" in values)
-        if digest in digests:
+        one = set_values(experiment, values)
+        label = describe(values, experiment.label)
+        one = one.replace(label=label or None)
+        clients = make_federation(one.seed)
+        # A method is built by trial for the first seed of each point: that takes long.
+        if label in labels:
+            resolved = begin.validate(one, clients, task)
+        else:
+            resolved = begin.check_method(one, clients, task, tuple(over))
+        labels.add(label)
+        settings = config.to_json(resolved.replace(label=None, out=None))
+        if same.setdefault(json.dumps(settings), values) != values:
             raise ValueError(
-                f"{values} and {digests[digest]} are the same run; give one of them"
+                f"{same[json.dumps(settings)]} and {values} are the same run; give "
+                "one of them"
             )
-        digests[digest] = values
-        points.append(Point(values, settings, clients, digest))
+        folder = out / names.label_folder(str(resolved.label)) / f"s{one.seed}"
+        points.append(Point(values, one.replace(out=str(folder)), clients))
     return points
 
 
-def _check(
-    experiment: Experiment, federation: Federation | None, task: Task | None
-) -> Experiment:
-    """The settings of a point, checked and resolved."""
-    experiment = begin.complete(experiment, federation, task)
-    checks.check(
-        experiment, own_model=task is not None, own_data=federation is not None
-    )
-    _check_supported(experiment)
-    return checks.resolve(experiment)
-
-
-def _digest(settings: Experiment, clients: str, *, with_rounds: bool) -> str:
-    """The name of a run's file, which includes the rounds if they are swept."""
-    text = f"{config.digest(settings)} {clients}"
-    if with_rounds:
-        text += f" {settings.rounds} rounds"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _check_supported(experiment: Experiment) -> None:
-    """Refuses settings that a sweep does not support."""
-    refused = ("eval_after_training", "unseen", "dissimilarity")
-    asked = {name: getattr(experiment, name) for name in refused}
-    wrong = [f"{name} is {value!r}" for name, value in asked.items() if value]
-    if wrong:
-        raise ValueError(
-            f"{', '.join(wrong)}: a sweep evaluates only the personal and the server's "
-            "models of the clients that train; leave it out, or use run"
-        )
-    unused = [f"log is {choice}" for choice in experiment.log]
-    if experiment.patience is not None:
-        unused.append(f"patience is {experiment.patience}")
-    if unused:
-        raise ValueError(
-            f"{', '.join(unused)}: the runs of a sweep train in one program for all "
-            "their rounds, and write one table, sweep.csv; leave it out, or use run or "
-            "compare"
-        )
-    if experiment.pin_clients or experiment.state_storage != "device":
-        raise ValueError(
-            f"pin_clients is {experiment.pin_clients} and state_storage is "
-            f"{experiment.state_storage!r}, but a sweep gives whole runs to the "
-            "devices, with all their clients; leave both settings out"
-        )
-
-
-def _deal(experiment: Experiment, custom: Federation | None) -> tuple[Federation, str]:
-    """(the clients that train, a text that identifies their examples)."""
-    federation, _ = build_federation(experiment, custom)
-    manifest = partition.manifest(federation, None, custom is not None)
-    names = ["sha256", "x_crc32"]
-    # The examples of a user's own federation do not follow from the settings.
-    if "spans_crc32" in manifest:
-        names += claims.IDENTITY
-    return federation, " ".join(str(manifest.get(name)) for name in names)
+def describe(values: Mapping[str, Any], label: str | None = None) -> str:
+    """A point in words, without its seed; a method goes by its own name."""
+    words = [label] if label else []
+    for name, value in values.items():
+        if name not in ("seed", WITHOUT):
+            text = names.value_text(value)
+            words.append(text if name == "algorithm" else f"{name}={text}")
+    if WITHOUT in values:  # at the end, where the report looks for it
+        part = values[WITHOUT]
+        words.append(names.FULL if part is None else f"{names.WITHOUT} {part}")
+    return " ".join(words)

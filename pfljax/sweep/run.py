@@ -1,28 +1,28 @@
-"""Runs a sweep: makes its points, trains those that are left, and writes results."""
+"""Runs a sweep: makes its points, and trains those that are left."""
 
-import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from pfljax.core.requirements import require, require_a
 from pfljax.core.types import Task
-from pfljax.data import Federation
 from pfljax.runs import folder
+from pfljax.runs.result import Result, result
 from pfljax.runs.settings import Experiment
-from pfljax.runtime import devices, signals
-from pfljax.runtime.terminal import show
-from pfljax.simulate import arguments, channels, malicious
-from pfljax.sweep import asynchronous, points, pool, program, results, run_files
-from pfljax.sweep.groups import Group, group_points
-from pfljax.sweep.one_run import Inputs, Outcome, evaluations
+from pfljax.runtime import devices, errors
+from pfljax.runtime.processes import say
+from pfljax.runtime.words import count_noun
+from pfljax.simulate import arguments, begin
+from pfljax.simulate.begin import Run
+from pfljax.simulate.run import opened, run
+from pfljax.simulate.traced import without
+from pfljax.sweep import points, results, together
 from pfljax.sweep.points import Point
-from pfljax.sweep.results import Result, Sweep
+from pfljax.sweep.results import Sweep
 
 
 def sweep(
@@ -32,70 +32,178 @@ def sweep(
     out: str | Path | None = None,
     federation: Any = None,
     task: Task | None = None,
-    at_once: int | None = None,
     lanes: int | None = None,
     quiet: bool = True,
 ) -> Sweep:
-    """Runs every combination of the values; each equals its own `run` to 1e-5.
+    """Runs every combination of the values, each in the folder out/POINT/sSEED.
 
-    The personal and the server's models are evaluated on test and validation examples,
-    and after the last round also the path between the endpoints of a method.
+    Each equals its own `run` to 1e-5, and other values of a number compile nothing. The
+    same call resumes; a call with other values adds to the folder. Several processes
+    may run the same call: each takes the runs that no other one is running. A run that
+    fails is named at the end, and the next call tries it again.
 
     Args:
       experiment: the settings that are not swept.
       over: values by name, of settings and of the method's options. Each seed has the
         partition of a run with that seed.
-      out: a folder that keeps every finished run. The same call resumes from there, and
-        a call with other values adds to it. Its sweep.csv is one tidy table of all
-        runs, to which each run is added as it finishes.
+      out: the folder; None is `experiment.out`, or a name made of the settings.
       federation: clients of your own, or a function of the seed that makes them.
-      task: a model of your own; its programs are compiled in every call. The runs in
-        `out` know it by the experiment's `model`, so give each task its own name.
-      at_once: the most runs in one call, at least one on each device. By default as
-        many as fit into memory, and on a CPU one on each device.
-      lanes: the number of runs of a device under one vmap. By default 1 on a CPU, and
-        elsewhere all. Runs with asynchronous rounds train one after another.
+      task: a model of your own, as in `run`.
+      lanes: the number of runs that train under one vmap. By default 1 on a CPU, and
+        elsewhere all that fit into memory.
       quiet: show no progress on stderr.
 
     Raises:
       ValueError: a name is unknown, or a value is wrong.
       FolderError: `out` holds something else.
-      MemoryError: not even one run fits into memory.
     """
     arguments.check_experiment(experiment)
     devices.prepare()
     devices.check(experiment.devices)
-    _check_call(over, at_once, lanes, out)
-    asked = points.make(experiment, over, federation, task)
-    names = _list_values(asked, over)
-    path = Path(out) if out is not None else None
-    with contextlib.ExitStack() as stack:
-        if path is not None:
-            stack.enter_context(folder.lock(path, "sweep"))
-            # What is trained is kept first.
-            stack.enter_context(signals.deferred())
-        done = _read_finished(path, asked)
-        report = _reporter(len(asked), len(done), quiet)
-        left = [point for point in asked if point.digest not in done]
-        # Before anything is written: a method may refuse its options.
-        groups = group_points(left, task)
-        all_values = results.claim(path, experiment, names) if path else names
-        every = asked
-        if all_values != names:
-            every = points.make(experiment, all_values, federation, task)
-        _tabulate(path, all_values, every)
-        for group in groups:
-            if signals.terminated():
-                break
-            for point, result in _run(group, task, at_once, lanes):
-                done[point.digest] = result
-                _keep(path, all_values, point, result)
-                report(len(done))
-        if left:
-            # Rows were added as runs finished, and are now put in the order of points.
-            _tabulate(path, all_values, every)
-    finished = [done[point.digest] for point in asked]
-    return Sweep(experiment=experiment, over=names, results=finished)
+    _check_call(over, out)
+    path = Path(out or experiment.out or results.default_folder(experiment, over))
+    asked = points.make(experiment, over, path, federation, task)
+    results.claim(path, experiment, _list_values(asked, over))
+    work = Work(tuple(over), task, quiet, _choose_lanes(lanes))
+    _run_all(asked, work)
+    # What another process has left since may be taken up now.
+    busy, work.busy = work.busy, []
+    _run_all(busy, work)
+    _report_left(work)
+    finished = [point for point in asked if point.experiment.folder in work.done]
+    return Sweep(
+        folder=path,
+        experiment=experiment,
+        over=_list_values(asked, over),
+        values=[point.values for point in finished],
+        results=[work.done[point.experiment.folder] for point in finished],
+        failed=work.failed,
+        elsewhere=[point.experiment.folder for point in work.busy],
+    )
+
+
+@dataclass
+class Work:
+    """How the runs train, and what has become of them, by folder."""
+
+    traced: tuple[str, ...]  # the swept names
+    task: Task | None
+    quiet: bool
+    lanes: int | None  # runs under one vmap; None for all that fit
+    done: dict[str, Result] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)  # the reasons
+    busy: list[Point] = field(default_factory=list)  # another process runs them
+
+    @contextmanager
+    def watching(self, point: Point) -> Iterator[None]:
+        """Notes an error in the run of a point; the others go on."""
+        try:
+            yield
+        except folder.BusyError:
+            self.busy.append(point)
+        except Exception as error:
+            if errors.shows_traceback():
+                raise
+            self.failed[point.experiment.folder] = _reason(error)
+
+
+def _run_all(asked: Iterable[Point], work: Work) -> None:
+    """Runs these points, those of a program one after another."""
+    for kind in _by_program(asked, work.traced):
+        lanes = work.lanes
+        left = kind
+        while left:
+            taken, lanes = _run_some(left, lanes or -len(kind), work)
+            left = left[taken:]
+
+
+def _run_some(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
+    """Runs the first points, as many as train together; returns (their number, lanes).
+
+    A negative number of lanes is a wish, as far as memory allows.
+    """
+    if lanes != 1:
+        return _run_together(left, lanes, work)
+    point = left[0]
+    options = {"quiet": work.quiet, "report": False, "traced": work.traced}
+    with work.watching(point):
+        found = run(point.experiment, point.federation, task=work.task, **options)
+        work.done[point.experiment.folder] = found
+    return 1, lanes
+
+
+def _run_together(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
+    """Trains the first points under one vmap; returns what `_run_some` does."""
+    runs: dict[str, Run] = {}
+    taken = 0
+    with ExitStack() as stack:
+        while taken < len(left) and len(runs) < abs(lanes):
+            point = left[taken]
+            taken += 1
+            with work.watching(point):
+                prepared = stack.enter_context(_opened(point, work))
+                if prepared is None:
+                    continue
+                first = next(iter(runs.values()), prepared)
+                runs[point.experiment.folder] = together.share_pool(prepared, first)
+                if not together.can_join(prepared):
+                    lanes = 1
+                elif lanes < 0:
+                    lanes = min(-lanes, together.count_fitting(prepared))
+        names = list(runs)
+        found = together.train_together([*runs.values()], lanes, work.quiet)
+    work.failed |= {names[index]: _reason(error) for index, error in found.items()}
+    for point in left[:taken]:
+        where = point.experiment.folder
+        if where not in work.failed and point not in work.busy:
+            work.done[where] = result(where)
+    return taken, lanes
+
+
+def _opened(point: Point, work: Work) -> AbstractContextManager[Run | None]:
+    """The run of a point on one device, with its folder locked."""
+    alone = point.experiment.replace(devices=1)
+    resolved = begin.validate(alone, point.federation, work.task)
+    return opened(resolved, point.federation, work.task, work.quiet, work.traced)
+
+
+def _choose_lanes(wanted: int | None) -> int | None:
+    """The runs under one vmap: on a CPU 1, as a vmap gains no time there."""
+    if wanted is not None:
+        require_a("lanes", wanted, int, "a whole number, at least 1, or None")
+        require("lanes", wanted, wanted >= 1, "at least 1")
+        return wanted
+    return 1 if jax.default_backend() == "cpu" else None
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line."""
+    lines = str(error).strip().splitlines() or [""]
+    # XLA's message of a callback ends with the user's error.
+    reason = lines[-1 if "Traceback" in lines[0] else 0]
+    known = isinstance(error, errors.KINDS)
+    return reason if known else f"{type(error).__name__}: {reason}"
+
+
+def _report_left(work: Work) -> None:
+    """Says which runs have failed, and how many other processes are running."""
+    for where, reason in work.failed.items():
+        say(f"pfljax: {where} failed: {reason}")
+    if work.failed:
+        runs = count_noun(len(work.failed), "run")
+        say(f"pfljax: {runs} failed; the same command tries again")
+    if work.busy:
+        runs = count_noun(len(work.busy), "run")
+        say(f"pfljax: {runs} left to other processes, which are running them")
+
+
+def _by_program(asked: Iterable[Point], names: tuple[str, ...]) -> list[list[Point]]:
+    """The points by the program that trains them: only few programs are kept."""
+    kinds: dict[Experiment, list[Point]] = {}
+    for point in asked:
+        alike = point.experiment.replace(seed=0, out=None, label=None)
+        kinds.setdefault(without(alike, names), []).append(point)
+    return list(kinds.values())
 
 
 def _list_values(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[Any]]:
@@ -106,13 +214,7 @@ def _list_values(asked: Sequence[Point], over: Iterable[str]) -> dict[str, list[
     }
 
 
-def _check_call(
-    over: Any, at_once: int | None, lanes: int | None, out: str | Path | None
-) -> None:
-    for name, value in {"at_once": at_once, "lanes": lanes}.items():
-        if value is not None:
-            require_a(name, value, int, "a whole number, at least 1, or None")
-            require(name, value, value >= 1, "at least 1")
+def _check_call(over: Any, out: str | Path | None) -> None:
     if jax.process_count() > 1:
         raise ValueError("a sweep runs in one process, with all devices of one machine")
     if out is not None:
@@ -120,160 +222,4 @@ def _check_call(
     if over == {}:
         expected = 'values by name, such as {"lr": [0.1, 0.2]}'
         raise ValueError(f"over is empty; expected {expected}")
-
-
-def _file(path: Path, point: Point) -> Path:
-    return path / "runs" / f"{point.digest}.npz"
-
-
-def _keep(
-    path: Path | None, over: dict[str, list], point: Point, result: Result
-) -> None:
-    """Adds a finished run to the folder: its file, and its rows of sweep.csv."""
-    if path is None:
-        return
-    # The file comes first: the table can be written again from the files.
-    run_files.write(_file(path, point), result)
-    results.add_to_table(path / "sweep.csv", over, result)
-
-
-def _read_finished(path: Path | None, asked: list[Point]) -> dict[str, Result]:
-    """The results in the folder, by digest."""
-    finished = {}
-    if path is None:
-        return finished
-    for point in asked:
-        file = _file(path, point)
-        if file.exists():
-            finished[point.digest] = run_files.read(file, point.values)
-    return finished
-
-
-def _tabulate(path: Path | None, over: dict[str, list], every: list[Point]) -> None:
-    """Writes sweep.csv of the runs that are finished, in the order of the points."""
-    finished = _read_finished(path, every)
-    if path and finished:
-        results.write_table(path / "sweep.csv", over, list(finished.values()))
-    elif path:
-        # The table of another sweep would be taken for this one's.
-        (path / "sweep.csv").unlink(missing_ok=True)
-
-
-def _reporter(total: int, before: int, quiet: bool) -> Callable[[int], None]:
-    """A function that reports the number of finished runs on stderr."""
-    started = time.monotonic()
-
-    def report(done: int) -> None:
-        if quiet:
-            return
-        seconds = time.monotonic() - started
-        seconds_a_run = seconds / (done - before)
-        left = seconds_a_run * (total - done)
-        show(f"{done} of {total} runs, {left:.0f} s left", sys.stderr)
-
-    return report
-
-
-def _run(
-    group: Group,
-    task: Task | None,
-    at_once: int | None,
-    lanes: int | None,
-) -> Iterator[tuple[Point, Result]]:
-    """Yields the points of one program with their results, as they finish."""
-    members = group.points
-    distinct, federations = _distinct_federations(members)
-    data = pool.stack(distinct, group.experiment.ood_examples)
-    inputs = _inputs(group, federations)
-    seconds = None
-    if group.experiment.mode.name != "sync":
-        events, seconds = asynchronous.order_events(
-            group.experiment, group.shape, data, inputs, task
-        )
-        inputs = inputs._replace(events=events)
-        # Under one vmap, runs would wait for the longest of each version.
-        at_once = lanes = 1
-    count = devices.choose(members[0].experiment.devices, len(members))
-    outcomes = program.run_all(
-        experiment=group.experiment,
-        shape=group.shape,
-        data=data,
-        inputs=inputs,
-        num_devices=min(count, len(members)),
-        at_once=at_once,
-        lanes=lanes,
-        task=task,
-    )
-    for run, outcome in outcomes:
-        if seconds is not None:
-            outcome = outcome._replace(seconds=seconds[run])
-        point = members[run]
-        yield point, _result(point, outcome, data, federations[run])
-
-
-def _result(point: Point, outcome: Outcome, data: pool.Data, federation: int) -> Result:
-    """The result of the run at `point`, whose clients are number `federation`."""
-    rounds = np.asarray(evaluations(point.experiment))
-    clock = None
-    if outcome.seconds is not None:
-        # A sum in float64, as in the log of a run.
-        clock = np.cumsum(outcome.seconds, dtype=np.float64)[rounds - 1]
-    num_clients = point.federation.num_clients
-    channel = channels.make_channel(point.experiment, num_clients)
-    key = jax.random.key(point.experiment.seed)
-    return Result(
-        values=point.values,
-        round=rounds,
-        train_loss=outcome.loss,
-        metrics=outcome.metrics,
-        path=outcome.path,
-        size={name: each.spans[1][federation] for name, each in data.splits.items()},
-        quantities=outcome.quantities,
-        clock=clock,
-        malicious=malicious.which(channel, point.federation, key),
-    )
-
-
-def _distinct_federations(
-    members: Sequence[Point],
-) -> tuple[list[Federation], list[int]]:
-    """(the distinct federations, the index of each point's federation)."""
-    distinct: list[Federation] = []
-    index_of: dict[int, int] = {}
-    federations = []
-    for point in members:
-        # By identity: comparing their examples would take longer than the runs.
-        identity = id(point.federation)
-        if identity not in index_of:
-            index_of[identity] = len(distinct)
-            distinct.append(point.federation)
-        federations.append(index_of[identity])
-    return distinct, federations
-
-
-def _inputs(group: Group, federations: list[int]) -> Inputs:
-    """The values in which the points differ, as arrays over the points."""
-    settings = [vars(point.experiment) for point in group.points]
-    options = [point.experiment.algorithm.options for point in group.points]
-    cohorts = _column(settings, "cohort", np.int32)
-    one_cohort = len(np.unique(cohorts)) == 1
-    return Inputs(
-        seed=_column(settings, "seed", np.int32),
-        federation=np.array(federations, np.int32),
-        # If all have the same cohort, it is not traced, and no client is masked.
-        cohort=None if one_cohort else cohorts,
-        settings=_columns(settings, group.traced.settings),
-        hyper=_columns(options, group.traced.options),
-    )
-
-
-def _columns(
-    records: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> dict[str, np.ndarray]:
-    """An array f32[R] of each name."""
-    return {name: _column(records, name, np.float32) for name in names}
-
-
-def _column(records: Sequence[Mapping[str, Any]], name: str, dtype: Any) -> np.ndarray:
-    """An array [R] of one value of every record."""
-    return np.array([record[name] for record in records], dtype)
+    points.combine(over)  # checks it

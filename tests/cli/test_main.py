@@ -392,22 +392,28 @@ def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
 @pytest.mark.slow
 def test_a_sweep_resumes_and_is_reported_again(tmp_path):
     small = tiny.TINY.replace(algorithm="ditto", model="logistic", rounds=1)
-    place = str(tmp_path / "grid")
+    place = tmp_path / "grid"
     over = "--over", "lam", "0.0", "0.5", "--over", "seed", "0", "1"
-    args = "sweep", *over, *tiny.options(small.replace(out=place))
-    code, out, errors = tiny.main(*args)
+    args = "sweep", *over, *tiny.options(small.replace(out=str(place)))
+    code, out, errors = tiny.main(*args, "--tables")
     assert code == 0, errors
-    assert errors.splitlines()[-1] == "4 of 4 runs, 0 s left"
     assert "lam=0.5 " in out
-    assert out.endswith(f"{place}/sweep.html\n")
-    runs = times(tmp_path / "grid" / "runs")
+    assert "Validation examples choose lam=" in " ".join(out.split())
+    assert out.endswith(f"{place}/comparison.html\n")
+    runs = {run: times(run) for run in place.glob("*/s*")}
     assert len(runs) == 4
     assert tiny.main(*args)[:2] == (0, out)
-    code, again, errors = tiny.main("report", place, "--out", str(tmp_path / "page"))
+    code, again, errors = tiny.main(
+        "report", place, "--columns", "seed", "--out", tmp_path / "page"
+    )
+    assert code == 2  # the seeds of a point are one method
+    assert "lam" in errors or "seed" in errors
+    code, again, errors = tiny.main("report", place, "--out", tmp_path / "page")
     assert code == 0, errors
     assert again.splitlines()[:-1] == out.splitlines()[:-1]
-    assert times(tmp_path / "grid" / "runs") == runs
-    assert (tmp_path / "page" / "sweep.html").stat().st_size > 500
+    assert {run: times(run) for run in runs} == runs
+    page = (tmp_path / "page" / "comparison.html").read_text("utf-8")
+    assert 'id="accuracy"' in page or "Test accuracy of the main models" in page
 
 
 MISTAKES = [
@@ -418,6 +424,7 @@ MISTAKES = [
     (["--help-all"], "--version; did you mean '--help'?"),
     (["--tyro-print-completion", "sh"], "is 'sh'; known: bash, zsh, tcsh, fish"),
     (["compare", "dito"], "unknown algorithm 'dito'; did you mean 'ditto'?"),
+    (["compare", "a", "--no-local", "b"], "b; methods come first: pfljax compare A B"),
     (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
     (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
     # options

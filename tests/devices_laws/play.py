@@ -15,7 +15,7 @@ from pfljax.core.types import RunState
 from pfljax.data import Federation
 from pfljax.engine import Setting
 from pfljax.selection import Selection
-from pfljax.simulate import simulation
+from pfljax.simulate import program_parts, simulation
 from pfljax.simulate.simulation import Simulation
 
 MANY = 1000  # steps that nobody may take
@@ -92,7 +92,7 @@ def play(method: str, items: tuple[Item, ...]) -> Played:
         metrics.append(of_round)
     whole = _rounds(sim.rounds, first, ROUNDS)
     setting = widened(sim.setting)
-    program = simulation.make_rounds(setting, ROUNDS)
+    program = program_parts.make_rounds(setting, ROUNDS)
     wide, _ = _rounds(program, _first(setting), ROUNDS)
     jitted = sim.rounds if sim.setting.mode is None else sim.rounds.program
     return Played(

@@ -11,7 +11,6 @@ from pfljax.conformance import toy
 from pfljax.engine import Setting
 from pfljax.evaluation.programs import quantities_of_clients
 from pfljax.selection import uniform
-from pfljax.sweep import sweep
 
 VEM = tiny.TINY.replace(algorithm="pfedvem")
 
@@ -71,18 +70,6 @@ def test_a_run_keeps_tau_of_every_client(tmp_path):
     # The servers' means differ, so that all have moved in between.
     assert np.all(tau[0] != tau[1])
     assert len(set(tau[-1])) == 6 - max(0, np.sum(participations == 0) - 1)
-
-
-@pytest.mark.slow
-def test_a_sweep_keeps_what_a_run_does(tmp_path):
-    run(VEM.replace(out=str(tmp_path / "run")), quiet=True, report=False)
-    with np.load(tmp_path / "run" / "clients.npz") as arrays:
-        tau = arrays["client/tau"]
-    for _ in range(2):  # the second reads the files of the first
-        runs = sweep(VEM, {"seed": [0]}, out=tmp_path / "sweep")
-        [result] = runs.results
-        np.testing.assert_allclose(result.quantities["tau"], tau, rtol=1e-4)
-        assert set(result.quantities) == {"tau", "uncertainty", "deviation"}
 
 
 @pytest.mark.slow

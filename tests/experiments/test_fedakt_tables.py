@@ -5,26 +5,27 @@ import pytest
 
 from pfljax import Experiment
 from pfljax.simulate import architectures
-from pfljax.sweep import Result, Sweep
 
 ACCURACY = "personal/test/accuracy"
 
 
-def result(accuracy, size, seed=0):
+def result(swept, accuracy, size, seed=0):
     """A run of these accuracies [T, C]; a client without test examples has NaN."""
     accuracy = np.array(accuracy, float)
     rounds = np.arange(1, len(accuracy) + 1)
     sizes = {"test": np.array(size)}
-    return Result({"seed": seed}, rounds, np.zeros(1), {ACCURACY: accuracy}, {}, sizes)
+    metrics = {ACCURACY: accuracy}
+    return swept.Result({"seed": seed}, rounds, np.zeros(1), metrics, {}, sizes)
 
 
 def test_pooled_weighs_by_examples_and_the_best_round_is_of_the_pooled(study):
     best_round = study("shared.best_round")
-    first = result([[1.0, 0.0, np.nan], [0.0, 0.5, np.nan]], [10, 30, 0])
+    first = result(best_round, [[1.0, 0.0, np.nan], [0.0, 0.5, np.nan]], [10, 30, 0])
     assert best_round.pooled(first).tolist() == [25.0, 37.5]
     assert best_round.mean_over_clients(first).tolist() == [50.0, 25.0]
-    second = result([[0.0, 1.0, np.nan], [1.0, 0.0, np.nan]], [10, 30, 0], seed=1)
-    runs = Sweep(Experiment(), {"seed": [0, 1]}, [first, second])
+    accuracy = [[0.0, 1.0, np.nan], [1.0, 0.0, np.nan]]
+    second = result(best_round, accuracy, [10, 30, 0], seed=1)
+    runs = best_round.Sweep(Experiment(), {"seed": [0, 1]}, [first, second])
     row = best_round.row_of("c", "m", runs)
     assert row.best_acc_pooled == (37.5 + 75) / 2
     assert row.best_std == pytest.approx(np.std([37.5, 75], ddof=1))

@@ -5,7 +5,6 @@ import pytest
 
 from pfljax import Experiment
 from pfljax.simulate import architectures
-from pfljax.sweep import Result, Sweep
 
 
 def test_a_mix_is_a_cycle_of_levels(study):
@@ -23,14 +22,17 @@ def test_a_mix_is_a_cycle_of_levels(study):
 
 def test_levels_are_pooled_over_their_clients(study):
     levels = study("heterofl_levels")
+    swept = levels.best_round
     size = {"test": np.array([10, 30, 10, 20])}
     # Clients 0 and 2 are of level a, 1 and 3 of e; the last of two evaluations counts.
     metrics = {
         "server/test/accuracy": np.array([[1.0] * 4, [0.5, 0.0, 0.5, 0.0]]),
         "personal/test/accuracy": np.array([[0.0] * 4, [1.0, 0.5, 0.0, 0.0]]),
     }
-    result = Result({"seed": 0}, np.array([1, 2]), np.zeros(2), metrics, {}, size)
-    row = levels.row_of("iid", "a1-e1", Sweep(Experiment(), {"seed": [0]}, [result]))
+    result = swept.Result({"seed": 0}, np.array([1, 2]), np.zeros(2), metrics, {}, size)
+    row = levels.row_of(
+        "iid", "a1-e1", swept.Sweep(Experiment(), {"seed": [0]}, [result])
+    )
     assert row.best_global == 100
     assert row.final_global == pytest.approx(100 * 10 / 70)
     assert row.a == 50

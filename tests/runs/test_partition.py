@@ -12,7 +12,6 @@ from pfljax.runs import partition
 from pfljax.runs.folder import FolderError
 from pfljax.simulate import loop, width
 from pfljax.simulate import run as simulate
-from pfljax.sweep import points
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((60, 4), np.float32), np.arange(60) % 3
@@ -135,20 +134,6 @@ def test_files_of_ones_own_are_the_same_or_refused(write, tmp_path, described):
     write(tmp_path, one_changed(X))
     with pytest.raises(FolderError, match="was started on other data"):
         simulate.run(job, quiet=True)
-
-
-def test_a_sweep_knows_examples_of_ones_own_by_their_content(tmp_path):
-    def digest(federation=None, **settings):
-        job = SETTINGS.replace(**settings)
-        return points.make(job, {"lr": [0.1]}, federation)[0].digest
-
-    same = digest(made())
-    assert same == digest(lambda seed: made())
-    for other in OTHERS.values():
-        assert digest(other(made())) != same
-    before = digest(**npz(tmp_path, X))
-    assert before == digest(**npz(tmp_path, X))
-    assert before != digest(**npz(tmp_path, one_changed(X)))
 
 
 def test_published_data_sets_are_known_by_name():

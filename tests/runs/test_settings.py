@@ -27,7 +27,7 @@ CHANGED = {  # another value of every setting that changes a number
     "seed": 1, "noise": "pair:rate=0.1", "eval_every": 11, "width": 2,
     "eval_after_training": True,
     "ood_examples": 50, "dissimilarity": True,
-    "public": 0.1, "precision": "bfloat16",
+    "public": 0.1, "data_seed": 3, "precision": "bfloat16",
     "profile": "equal", "deadline": 2.0, "mode": "fedasync",
     "channel": ["clip:norm=2.0"], "aggregation": ["median"], "models": ["mlp"],
     "proxy": "mlp", "schedule": "cosine:decay_steps=9",

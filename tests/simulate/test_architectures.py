@@ -19,7 +19,6 @@ from pfljax.runs.folder import FolderError
 from pfljax.runtime.files import StoreError
 from pfljax.simulate import architectures
 from pfljax.simulate.export import load_state, load_task, personal_model
-from pfljax.sweep import sweep
 
 MODELS = "mlp:hidden=(8,4) mlp:hidden=(5,4) mlp:hidden=(8,4)"
 SMALL = tiny.TINY.replace(algorithm="lg_fedavg", models=MODELS, model="auto")
@@ -128,19 +127,6 @@ def test_newcomers_have_models_by_their_number(tmp_path):
     assert unseen
     for record in unseen:
         assert np.isfinite(record["metrics"]["loss"]["mean"])
-
-
-@pytest.mark.slow
-def test_runs_of_a_sweep_are_those_alone(tmp_path):
-    """Cohorts of 2 and 3 and two rates, in one program, two runs under one vmap."""
-    over = {"cohort": [2, 3], "lr": [0.05, 0.1]}
-    swept = sweep(SMALL, over, lanes=2, quiet=True).results
-    finished(tmp_path / "run", **swept[1].values)
-    arrays = np.load(tmp_path / "run" / "clients.npz")
-    for name in ("personal/test/loss", "personal/validation/accuracy"):
-        np.testing.assert_allclose(swept[1].metrics[name], arrays[name], rtol=1e-4)
-    losses = {one.train_loss.tobytes() for one in swept}
-    assert len(losses) == 4
 
 
 BAD = {

@@ -15,7 +15,6 @@ from pfljax.simulate import simulation
 from pfljax.simulate.compare import grid
 from pfljax.simulate.export import load_state
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import sweep
 
 MEASURED = tiny.TINY.replace(
     algorithm="fedprox:mu=0.1,inexactness=True",
@@ -58,11 +57,6 @@ def test_the_report_shows_it(finished):
     value, note = cards["Dissimilarity B"]
     assert float(value) > 1
     assert "variance" in note
-
-
-def test_a_sweep_refuses_it(tmp_path):
-    with pytest.raises(ValueError, match="dissimilarity is True: a sweep evaluates"):
-        sweep(MEASURED.replace(out=str(tmp_path)), over={"lr": (0.1, 0.2)})
 
 
 def test_local_training_beside_it_is_not_measured():

@@ -93,7 +93,7 @@ SWEEPS = {
     ),
     "task": (({"lr": [0.1]},), {"task": "mlp"}, "task is 'mlp', of type str"),
     "lanes": (({"lr": [0.1]},), {"lanes": "x"}, "lanes is 'x', of type str; exp"),
-    "at-once": (({"lr": [0.1]},), {"at_once": 0}, "at_once is 0; expected at least 1"),
+    "no-lane": (({"lr": [0.1]},), {"lanes": 0}, "lanes is 0; expected at least 1"),
     "out": (({"lr": [0.1]},), {"out": 3}, "out is 3, of type int; expected a folder"),
 }  # fmt: skip
 

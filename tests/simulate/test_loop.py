@@ -70,7 +70,7 @@ def test_small_states_are_saved_while_the_next_rounds_train(
 
 def test_a_copy_stays_what_it_was_when_the_state_is_given_away():
     state = {"key": jax.random.key(3), "w": jnp.arange(3.0)}
-    copy = jax.tree.map(loop._copy, state)
+    copy = jax.tree.map(loop.copy, state)
     jax.tree.map(lambda leaf: leaf.delete(), state)
     np.testing.assert_array_equal(copy["w"], [0, 1, 2])
     np.testing.assert_array_equal(

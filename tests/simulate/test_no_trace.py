@@ -5,7 +5,6 @@ import pytest
 from pfljax import run
 from pfljax.runs import folder
 from pfljax.runs.folder import FolderError
-from pfljax.sweep import sweep
 from tiny import TINY
 
 REFUSED = {
@@ -51,10 +50,3 @@ def test_the_lock_of_another_process_stays(tmp_path):
     ):
         pass
     assert (tmp_path / "run" / ".lock").exists()
-
-
-def test_a_refused_sweep_leaves_no_folder(tmp_path):
-    job = TINY.replace(algorithm="fedavg")
-    with pytest.raises(ValueError, match="mu"):
-        sweep(job, {"mu": [0.1]}, out=tmp_path / "new" / "deep")
-    assert list(tmp_path.iterdir()) == []

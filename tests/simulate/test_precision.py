@@ -12,7 +12,6 @@ from pfljax.conformance.toy import assert_same
 from pfljax.runs.folder import read_json, write_json
 from pfljax.simulate import export, simulation
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import groups, points
 
 # Between the accuracies of float32 and bfloat16: see experiments/speed/REPORT.md.
 BOUND = 0.01
@@ -31,12 +30,6 @@ def test_a_precision_has_programs_of_its_own():
     assert (exact.task.precision, rough.task.precision) == ("float32", "bfloat16")
     states = [sim.shapes for sim in (exact, rough)]
     assert states[0] == states[1]
-
-
-def test_precisions_of_a_sweep_are_programs_of_their_own():
-    over = {"precision": ["float32", "tf32", "bfloat16"], "lr": [0.1, 0.2]}
-    found = groups.group_points(points.make(tiny.TINY, over))
-    assert [len(group.points) for group in found] == [2, 2, 2]
 
 
 def test_a_run_goes_on_in_its_own_precision_alone(done):

@@ -99,10 +99,10 @@ def test_killed_anywhere_ends_with_the_same_bits(env, wholes, tmp_path, store, m
 BY_ROUND = f"from pfljax.simulate import loop; loop.CALL_SECONDS = 0; {tiny.COMMAND}"
 
 
-def _terminate(command, env, ready):
+def _terminate(command, env, ready, script=BY_ROUND):
     """Sends SIGTERM to `pfljax COMMAND` as soon as ready(); returns its stderr."""
     process = subprocess.Popen(
-        [sys.executable, "-c", BY_ROUND, *command],
+        [sys.executable, "-c", script, *command],
         env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while process.poll() is None and not ready():
@@ -142,20 +142,17 @@ def test_sigterm_ends_a_comparison_in_its_first_run(env, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["local"]
 
 
-def test_sigterm_ends_a_sweep_after_the_runs_that_train(env, tmp_path):
-    flags = tiny.options(JOB.replace(out=str(tmp_path), rounds=90))
-    command = ["sweep", *flags, "--over", "seed", *map(str, range(12))]
-    runs = tmp_path / "runs"
-    last = _terminate(command, env, lambda: list(runs.glob("*.npz")))[-1]
-    assert last == "pfljax: stopped; the same command resumes"
-    finished = list(runs.glob("*.npz"))
-    assert 1 <= len(finished) < 12
-    assert not list(runs.glob("*.part"))
-    before = {path: path.stat().st_mtime_ns for path in finished}
-    done = tiny.command_line(*command, env=env)
-    assert done.returncode == 0, done.stderr
-    assert {path: path.stat().st_mtime_ns for path in finished} == before
-    assert len(list(runs.glob("*.npz"))) == 12
+def test_sigterm_saves_the_runs_of_a_sweep_that_train_together(env, tmp_path):
+    long = JOB.replace(rounds=90, eval_every=60, out=str(tmp_path), devices=1)
+    command = ["sweep", *tiny.options(long), "--over", "seed", "0", "1"]
+    log = tmp_path / "fedper" / "s0"
+    lanes = "from pfljax.sweep import run; run._choose_lanes = lambda _: 2"
+    said = _terminate(command, env, lambda: _logged(log) >= 9, f"{lanes}; {BY_ROUND}")
+    assert sum("SIGTERM: saved" in line for line in said) == 2
+    folders = tmp_path.glob("*/s*/checkpoints")
+    saved = {tuple(checkpoint.saved_rounds(path)) for path in folders}
+    assert len(saved) == 1  # both after the same round
+    assert saved != {()}
 
 
 def test_ctrl_c_is_one_line_and_the_same_command_goes_on(env, wholes, tmp_path):

@@ -11,7 +11,6 @@ from pfljax.simulate import run as experiment
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.loop import save_population
 from pfljax.simulate.shape import make_shape
-from pfljax.sweep import sweep
 
 JOB = tiny.TINY.replace(algorithm="ditto", public=0.1, out=None)
 LEARNING = [
@@ -133,16 +132,3 @@ def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
         with pytest.raises(InterruptedError):
             ran(job, tmp_path / "cut")
     tiny.assert_same_run(ran(job, tmp_path / "cut"), whole)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("selection", SWEPT)
-def test_a_sweep_equals_separate_runs(selection):
-    job = JOB.replace(selection=selection, public=0.0)
-    swept = sweep(job, {"seed": (0, 1)})
-    for result, alone in zip(
-        swept.results,
-        [sweep(job, {"seed": (seed,)}).results[0] for seed in (0, 1)],
-        strict=True,
-    ):
-        np.testing.assert_allclose(result.train_loss, alone.train_loss, rtol=1e-4)

@@ -13,7 +13,6 @@ from pfljax.runs.result import Evaluation
 from pfljax.simulate import evaluation, stopping
 from pfljax.simulate.compare import compare
 from pfljax.simulate.loop import save_population
-from pfljax.sweep import sweep
 
 pytestmark = pytest.mark.slow
 
@@ -214,20 +213,12 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
             "patience is 2; expected None, or validation examples",
         ),
         (
-            lambda job: sweep(job.replace(patience=2), {"lr": [0.1]}),
-            "^patience is 2: the runs of a sweep",
-        ),
-        (
             lambda job: ran(job, job.out, callback=3),
             "callback is 3, of type int; expected a function of round, metrics, state",
         ),
         (
             lambda job: ran(job, job.out, callback=lambda metrics: True),
             r"callback takes \(metrics\); expected a function of round, metrics, state",
-        ),
-        (
-            lambda job: sweep(job.replace(log="csv"), {"lr": [0.1]}),
-            "^log is csv: the runs",
         ),
         (lambda job: ran(job.replace(log="cvs"), job.out), "unknown log 'cvs'"),
     ],

@@ -11,7 +11,6 @@ from pfljax.core.types import Batch
 from pfljax.simulate import begin, components, simulation
 from pfljax.simulate.federation import describe_scaling
 from pfljax.simulate.shape import make_shape
-from pfljax.sweep import sweep
 
 TOKENS = np.random.default_rng(0).integers(0, 50, (12, 3))
 LSTM = "char_lstm:vocab=50,hidden=4,layers=1"
@@ -109,14 +108,6 @@ WRONG = {
 def test_what_is_no_token_is_refused_before_a_run(x, options, message):
     with pytest.raises(ValueError, match=message):
         begin.check_method(JOB, clients(x, **options), None)
-
-
-def test_tokens_are_checked_in_all_data_of_a_sweep():
-    def by_seed(seed):
-        return clients(TOKENS + 60 * seed)
-
-    with pytest.raises(ValueError, match="the largest token is 10"):
-        sweep(JOB, {"seed": [0, 1]}, federation=by_seed)
 
 
 def test_the_tokens_of_the_server_are_checked():

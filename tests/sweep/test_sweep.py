@@ -1,29 +1,25 @@
-"""A sweep: equal to separate runs, whatever the slices, lanes and devices."""
+"""A sweep: runs that equal `run`, few programs, failures, and several processes."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from dataclasses import replace
-from functools import cache
+from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 
+import tiny
 from pfljax import Experiment
-from pfljax.evaluation import metrics
-from pfljax.report import sweeps, write_sweep_report
-from pfljax.report.tables import values_by_seed
-from pfljax.runs import config
+from pfljax import run as run_alone
+from pfljax.runs import config, folder
 from pfljax.runs.folder import FolderError
-from pfljax.runtime import memory
-from pfljax.simulate import simulation
+from pfljax.simulate import components, traced
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import groups, one_run, points, pool, results, run_files, sweep
-from pfljax.sweep import program as runs
-from tiny import environment
+from pfljax.simulate.shape import make_shape
+from pfljax.sweep import Sweep, points, results, sweep
+from pfljax.sweep import run as sweep_run
 
 FEDAVG = Experiment(
     model="logistic",
@@ -37,221 +33,172 @@ FEDAVG = Experiment(
 )
 DITTO = FEDAVG.replace(algorithm="ditto")
 SUPERFED = FEDAVG.replace(algorithm="superfed")
-DEVICES = """
-import jax, json, sys
-jax.config.update("jax_num_cpu_devices", 3)
-from pfljax import Experiment
-from pfljax.sweep import program, sweep
-real = program.run_all
-program.run_all = lambda **given: print(given["num_devices"]) or real(**given)
-fields, over, options = json.loads(sys.argv[1])
-sweep(Experiment(**fields), over, out=sys.argv[2], **options)
-"""
+OVER = {"lam": [0.0, 0.5], "seed": [0, 3]}
 
 
-def separate(experiment):
-    """(training loss, test path, metrics by name) of a run by the engine alone."""
-    federation, _ = build_federation(experiment)
-    sim = simulation.simulation(experiment, federation)
-    evaluate = sim.architectures[0].evaluate
-    train, test, ids = federation.train, federation.test, np.arange(6)
-    state, losses, evaluated = sim.init(jax.random.key(experiment.seed)), [], []
-    for count in np.diff([0, *one_run.evaluations(experiment)]):
-        state, history = sim.rounds(state, train, count)
-        losses += list(history["loss"][:count])
-        evaluated.append({})
-        for split in ("test", "validation"):
-            theirs = getattr(federation, split)
-            found = evaluate["server"](state.server, theirs)
-            evaluated[-1][f"server/{split}"] = evaluated[-1][f"personal/{split}"] = (
-                found
-            )
-            if "personal" in evaluate:
-                people = state.clients, ids, train, theirs
-                evaluated[-1][f"personal/{split}"] = evaluate["personal"](
-                    state, *people
-                )
-    path = {}
-    if "mixture" in evaluate:
-        path = evaluate["mixture"](state, state.clients, ids, train, test)
-    return (
-        losses,
-        path,
-        {
-            f"{model}/{name}": np.stack([values[model][name] for values in evaluated])
-            for model in evaluated[0]
-            for name in metrics.METRICS
-        },
-    )
-
-
-def close(a, b):
-    """Arrays by name that are equal to 1e-5."""
-    assert set(a) == set(b)
-    for name, values in a.items():
-        np.testing.assert_allclose(values, b[name], rtol=1e-5, atol=1e-5, err_msg=name)
-
-
-def assert_as_separate(found, indices=None):
-    """These runs of the sweep, or all, are what separate ones give."""
-    for index in indices or range(len(found.results)):
-        mine = found.results[index]
-        own = points.set_values(found.experiment, mine.values)
-        losses, path, evaluated = separate(own)
-        np.testing.assert_allclose(mine.train_loss, losses, rtol=1e-5)
-        close(mine.metrics, evaluated)
-        close(
-            {k: v for k, v in mine.path.items() if k.startswith("test")},
-            {f"test/{name}": values for name, values in path.items()},
+def assert_close(one, other):
+    """Two runs gave the same, up to the last bits of numbers that are traced."""
+    arrays = one.clients, other.clients
+    assert arrays[0].keys() == arrays[1].keys()
+    for name, values in arrays[0].items():
+        np.testing.assert_allclose(
+            values, arrays[1][name], rtol=1e-4, atol=1e-5, err_msg=name
         )
+    losses = [[line["train_loss"] for line in each.metrics] for each in (one, other)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
-def assert_same(a, b):
-    """Two sweeps gave the same, up to the order of sums."""
-    assert [r.values for r in a.results] == [r.values for r in b.results]
-    for one, other in zip(a.results, b.results, strict=True):
-        np.testing.assert_allclose(one.train_loss, other.train_loss, rtol=1e-5)
-        close(one.metrics, other.metrics)
+def assert_as_alone(experiment, values, found, out):
+    """A run of the sweep is what `run` gives."""
+    own = points.set_values(experiment, values).replace(out=str(out))
+    assert_close(found, run_alone(own, quiet=True, report=False))
 
 
-def different(found):
-    """How many different training curves there are."""
-    return len({result.train_loss.tobytes() for result in found.results})
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A sweep of Ditto over OVER."""
+    return sweep(DITTO, OVER, out=tmp_path_factory.mktemp("swept"))
 
 
-@cache
-def cohorts():
-    """A sweep over cohort sizes and seeds."""
-    return sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)})
+def test_each_run_is_a_run_with_a_folder_of_its_own(swept, tmp_path):
+    folders = [found.folder.relative_to(swept.folder) for found in swept.results]
+    names = ["lam=0/s0", "lam=0/s3", "lam=0.5/s0", "lam=0.5/s3"]
+    assert list(map(str, folders)) == names
+    assert swept.values[1] == {"lam": 0.0, "seed": 3}
+    assert swept.stacked("personal/test/accuracy").shape == (4, 2, 6)
+    assert len({json.dumps(found.metrics) for found in swept.results}) == 4
+    assert_as_alone(swept.experiment, swept.values[3], swept.results[3], tmp_path)
+
+
+def test_other_values_compile_nothing_and_finished_runs_stay(swept, monkeypatch):
+    # Called where a program is traced.
+    built, put = [], traced.with_numbers
+    monkeypatch.setattr(traced, "with_numbers", lambda *a: built.append(1) or put(*a))
+    before = (swept.results[0].folder / "summary.json").stat().st_mtime_ns
+    more = sweep(swept.experiment, {"lam": [0.0, 0.7], "seed": [0]}, out=swept.folder)
+    assert built == []
+    assert [values["lam"] for values in more.values] == [0.0, 0.7]
+    after = (swept.results[0].folder / "summary.json").stat().st_mtime_ns
+    assert after == before
+    about = folder.read_json(swept.folder / "sweep.json")
+    assert about["over"] == {"lam": [0.0, 0.5, 0.7], "seed": [0, 3]}
 
 
 @pytest.mark.slow
-def test_learning_rates_and_seeds():
-    found = sweep(FEDAVG, {"lr": (0.05, 0.1), "seed": (0, 3)})
-    values = [tuple(result.values.values()) for result in found.results]
-    assert values == [(0.05, 0), (0.05, 3), (0.1, 0), (0.1, 3)]
-    assert found.stacked("personal/test/accuracy").shape == (4, 2, 6)
-    assert different(found) == 4
-    assert_as_separate(found, (1, 2))
-
-
-@pytest.mark.slow
-def test_options_of_the_method_and_seeds():
-    stepped = DITTO.replace(server_optimizer="fedavgm")
-    found = sweep(stepped, {"lam": (0.0, 0.5), "seed": (0, 1)})
-    losses = found.stacked("personal/test/loss")
-    assert not np.allclose(losses[0], losses[2])
-    assert_as_separate(found, (3,))
-
-
-@pytest.mark.slow
-def test_numbers_of_the_optimizer():
+def test_numbers_of_the_optimizer_and_the_server(tmp_path):
     numbers = {"lr_decay": [1.0, 0.5], "momentum": [0.0, 0.9]}
-    scheduled = FEDAVG.replace(schedule="cosine:decay_steps=3")
-    found = sweep(scheduled, numbers | {"weight_decay": [0.0, 0.01]})
-    assert different(found) == 8
-    assert_as_separate(found, (7,))  # all on
-
-
-def test_cohort_sizes():
-    assert different(cohorts()) == 6
-    assert_as_separate(cohorts(), (3,))  # a cohort of 2, seed 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"at_once": 4, "lanes": 2}, pytest.param({"lanes": 6}, marks=pytest.mark.slow)],
-)
-def test_slices_and_lanes_change_nothing(options):
-    found = sweep(FEDAVG, {"cohort": (1, 2, 3), "seed": (0, 1)}, **options)
-    assert_same(found, cohorts())
+    job = FEDAVG.replace(schedule="cosine:decay_steps=3", server_optimizer="fedavgm")
+    found = sweep(job, numbers | {"weight_decay": [0.01]}, out=tmp_path / "sweep")
+    assert_as_alone(job, found.values[3], found.results[3], tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_several_devices_change_nothing(tmp_path):
-    fields = {k: v for k, v in config.to_json(FEDAVG).items() if k != "devices"}
-    arguments = json.dumps(
-        [fields | {"devices": 3}, {"cohort": [1, 2, 3], "seed": [0, 1]}, {"at_once": 3}]
-    )
-    command = [sys.executable, "-c", DEVICES, arguments, str(tmp_path / "out")]
-    env = environment(tmp_path / "cache")
-    done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)
-    assert done.stdout == "3\n"
-    over = {"cohort": (1, 2, 3), "seed": (0, 1)}
-    made = points.make(FEDAVG, over)  # the number of devices is none of their settings
-    files = [tmp_path / "out" / "runs" / f"{point.digest}.npz" for point in made]
-    found = [run_files.read(f, p.values) for f, p in zip(files, made, strict=True)]
-    assert_same(results.Sweep(FEDAVG, over, found), cohorts())
-    assert [result.round.tolist() for result in found] == [[2, 3]] * 6
-
-
-def test_other_values_compile_nothing(monkeypatch):
-    traced, trace = [], runs.one_run
-    monkeypatch.setattr(runs, "one_run", lambda *a: traced.append(1) or trace(*a))
-    experiment = FEDAVG.replace(rounds=1, algorithm="fedprox")
-    sweep(experiment, {"lr": (0.05, 0.1), "mu": [0.0], "cohort": (1, 3)})
-    first = len(traced)
-    assert first > 0
-    other = experiment.replace(seed=5, lr=0.2, out="elsewhere")
-    sweep(other, {"lr": (0.2, 0.3, 0.4), "mu": [0.7], "cohort": (2, 3)})
-    assert len(traced) == first
-
-
-def test_a_federation_given_is_held_once():
-    federation, _ = build_federation(FEDAVG)
-    data = pool.stack([federation, federation.take(np.arange(6)[::-1])])
-    assert data.pool.x.shape == federation.train.examples.x.shape
-    assert data.train[0].shape == (2, 6)
-    two = pool.stack([federation, build_federation(FEDAVG.replace(seed=1))[0]])
-    assert len(two.pool.y) == 2 * len(data.pool.y)
-    found = sweep(FEDAVG, {"seed": (0, 1)}, federation=federation)
-    one = sweep(FEDAVG, {"seed": (0, 1)}, federation=lambda seed: federation)
-    assert_same(found, one)
-
-
-def test_examples_tested_by_all_are_evaluated_once():
-    federation, _ = build_federation(FEDAVG)
-    rest = range(4, federation.num_clients)
-    same = federation.test._replace(
-        offset=federation.test.offset[[0, 0, 0, 0, *rest]],
-        size=federation.test.size[[0, 0, 0, 0, *rest]],
-    )
-    spans, place = pool._unique(same.offset[None], same.size[None])
-    assert spans[0].shape == (1, 3)
-    np.testing.assert_array_equal(spans[0][0, place[0]], same.offset)
-    np.testing.assert_array_equal(spans[1][0, place[0]], same.size)
-
-
-def plan_for(monkeypatch, free, R=10):
-    """Runs of one call where a program of n runs needs 5 + 10 n bytes."""
-    monkeypatch.setattr(runs, "_compile_plan", lambda plan: plan)
-    monkeypatch.setattr(runs, "needed_bytes", lambda plan: 5 + 10 * plan.per_call)
-    monkeypatch.setattr(runs.components, "make_task", lambda *_: None)
-    monkeypatch.setattr(runs.size, "check_model", lambda *_: None)
-    monkeypatch.setattr(runs, "free_bytes", lambda devices: free)
-    plan = runs.Plan(
-        experiment=FEDAVG, method=None, shape=None,  # pyright: ignore
-        devices=1, per_call=1, lanes=1, leaves=(), treedef=None,
-    )  # fmt: skip
-    return runs._fitting(plan, R, R, None, None).plan.per_call
-
-
 @pytest.mark.parametrize(
-    ("free", "each"), [(105, 10), (104, 5), (54, 4), (44, 3), (30, 2), (15, 1)]
+    "more",
+    [
+        {"algorithm": "superfed:start=0.0", "ood_examples": 30, "lr_decay": 0.9},
+        {"algorithm": "fedavg", "profile": "speed_groups", "mode": "fedbuff:buffer=2"},
+        {"profile": "speed_groups", "channel": "sign_flip:attackers=0.3"},
+        {"algorithm": "fedavg", "unseen": 0.2, "eval_after_training": True},
+        {"algorithm": "fedavg", "dissimilarity": True, "devices": 2},
+        {"algorithm": "feddf:server_steps=20,server_lr=0.1", "public": 0.1},
+        {"algorithm": "lg_fedavg", "models": ("mlp", "mlp:hidden=(64,64)")},
+        {"algorithm": "apfl", "state_storage": "disk"},
+    ],
 )
-def test_slices_are_as_large_as_memory_allows(monkeypatch, free, each):
-    assert plan_for(monkeypatch, free) == each
+def test_what_a_run_does_a_sweep_does(more, tmp_path):
+    job = FEDAVG.replace(model="auto", clients=8, devices=None).replace(**more)
+    found = sweep(job, {"lr": [0.05, 0.1]}, out=tmp_path / "sweep")
+    assert not found.failed
+    assert_as_alone(job, found.values[1], found.results[1], tmp_path / "run")
 
 
-def test_one_run_that_does_not_fit_is_refused(monkeypatch):
-    with pytest.raises(MemoryError, match=r"one run needs .* GiB free; choose"):
-        plan_for(monkeypatch, 14)
+@pytest.mark.slow
+def test_runs_under_one_vmap_are_those_one_by_one(swept, tmp_path, monkeypatch):
+    over = OVER | {"seed": [0, 3, 5]}
+    alone = sweep(swept.experiment, over, out=swept.folder)
+    first = sweep(swept.experiment, OVER | {"seed": [3]}, out=tmp_path, lanes=2)
+    found = sweep(swept.experiment, over, out=tmp_path, lanes=4)
+    assert found.results[1].summary == first.results[0].summary
+    for one, other in zip(found.results, alone.results, strict=True):
+        assert_close(one, other)
+    longer = swept.experiment.replace(rounds=5)
+    together = sweep(longer, over, out=tmp_path, lanes=3)
+    assert {found.rounds for found in together.results} == {5}
+    alone = sweep(longer, OVER, out=swept.folder)
+    assert_close(together.results[0], alone.results[0])
 
 
-def test_memory_is_measured():
-    program = jax.jit(lambda x: x + 1).lower(np.zeros(1000, np.float32)).compile()
-    assert memory.needed_bytes(program) >= 8000
-    assert memory.free_bytes(1) > 2**20
+def kind_of(method):
+    """The kind of an experiment by its shared settings and its traced names."""
+    federation, _ = build_federation(FEDAVG)
+    job = FEDAVG.replace(algorithm=method)
+    shape = make_shape(job, federation)
+    task = components.make_task(job, shape)
+    kind = traced.make_kind(job, ["lr", "mu", "start", "mixing", "lam"], task, shape)
+    return kind, kind.names
+
+
+def test_a_number_is_traced_if_the_method_can_be_built_without_it():
+    one, names = kind_of("superfed:mu=0.1,start=0.5,mixing=model")
+    assert names == ("lr", "mu", "start")
+    assert one == kind_of("superfed:mu=0.2,start=0.0,mixing=model")[0]
+    assert one != kind_of("superfed:mu=0.1,start=0.5,mixing=layer")[0]
+    assert kind_of("l2gd:lam=0.5")[1] == ("lr", "lam")
+
+
+def broken(monkeypatch, wrong):
+    """Lets the runs with these seeds fail."""
+
+    def fail(experiment, *args, **options):
+        if experiment.seed in wrong:
+            raise TypeError("a kernel\nof mine")
+        return run(experiment, *args, **options)
+
+    run = sweep_run.run
+    monkeypatch.setattr(sweep_run, "run", fail)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_that_fails_is_named_and_tried_again(tmp_path, monkeypatch, capsys):
+    over = {"lam": [0.5], "seed": [0, 1]}
+    failing = f"{tmp_path}/lam=0.5/s0"
+    with monkeypatch.context() as patch:
+        broken(patch, [0])
+        found = sweep(DITTO, over, out=tmp_path)
+        assert found.failed == {failing: "TypeError: a kernel"}
+        assert [values["seed"] for values in found.values] == [1]
+        assert f"{failing} failed: TypeError: a kernel" in capsys.readouterr().err
+        options = tiny.options(DITTO.replace(out=str(tmp_path)))
+        swept = ["--over", "lam", "0.5", "--over", "seed", "0", "1"]
+        code, out, errors = tiny.main("sweep", *options, *swept)
+        assert code == 1, errors
+        assert "lam=0.5" in out
+    found = sweep(DITTO, over, out=tmp_path)
+    assert not found.failed
+    assert len(found.results) == 2
+
+
+def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
+    results.claim(tmp_path, DITTO, {"lam": [0.5], "seed": [0]})
+    with folder.lock(tmp_path / "lam=0.5" / "s1"):
+        found = sweep(DITTO, {"lam": [0.5], "seed": [0, 1]}, out=tmp_path)
+    assert found.elsewhere == [f"{tmp_path}/lam=0.5/s1"]
+    assert len(found.results) == 1
+    assert "1 run left to other processes" in capsys.readouterr().err
+
+
+def test_a_folder_holds_one_sweep(tmp_path):
+    results.claim(tmp_path, FEDAVG, {"lr": [0.1]})
+    before = (tmp_path / "sweep.json").read_bytes()
+    for experiment, over, message in (
+        (FEDAVG.replace(momentum=0.9), {"lr": [0.2]}, "momentum: 0.0 -> 0.9"),
+        (FEDAVG, {"lr": [0.1], "seed": [0]}, "a sweep over lr, and not over lr, s"),
+    ):
+        with pytest.raises(FolderError, match=message):
+            results.claim(tmp_path, experiment, over)
+    assert (tmp_path / "sweep.json").read_bytes() == before
+    results.claim(tmp_path, FEDAVG.replace(rounds=9), {"lr": [0.1]})  # more rounds
 
 
 @pytest.mark.parametrize(
@@ -265,10 +212,6 @@ def test_memory_is_measured():
         ({"mu": [-1.0]}, "mu is -1.0; expected a finite number"),
         ({"mixing": ["model", "lyer"]}, "mixing is 'lyer'; expected"),
         ({"mu": [[0.1], 0.2]}, r"mu is \[0.1\]; expected numbers, texts"),
-        (
-            {"eval_after_training": [True]},
-            "eval_after_training is True: a sweep evaluates",
-        ),
         (
             {"algorithm": ["l2gd"], "lam": [1.0, 1000.0]},
             r"rate lam \(1 - p\) / p",
@@ -290,261 +233,85 @@ def test_memory_is_measured():
         ),
         (
             {"channel": [None, ""]},
-            "'channel': None} are the same run; give one of them",
+            "are the same run; give one of them",
         ),
     ],
 )
-def test_what_cannot_be_swept_is_refused(over, message, monkeypatch):
-    monkeypatch.setattr(runs, "run_all", None)  # before anything runs
+def test_what_cannot_be_swept_is_refused(over, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        sweep(SUPERFED, over)
+        sweep(SUPERFED, over, out=tmp_path / "new" / "deep")
+    assert list(tmp_path.iterdir()) == []  # before anything runs
 
 
-def test_a_channel_is_swept_by_what_stands_behind_its_option():
+def test_a_channel_is_swept_by_what_stands_behind_its_option(tmp_path):
     texts = [None, "clip:norm=0.1", "clip:norm=0.1 gaussian:std=0.1"]
-    swept = points.make(SUPERFED, {"channel": texts})
+    swept = points.make(SUPERFED, {"channel": texts}, tmp_path)
     names = [[str(choice) for choice in point.experiment.channel] for point in swept]
     assert names == [[], ["clip:norm=0.1"], ["clip:norm=0.1", "gaussian:std=0.1"]]
-    assert len(groups.group_points(swept)) == 3
+    folders = {point.experiment.folder for point in swept}
+    assert len(folders) == 3
+    assert all(path.count("/") == str(tmp_path).count("/") + 2 for path in folders)
 
 
-@pytest.mark.parametrize("more", [{"pin_clients": True}, {"state_storage": "disk"}])
-def test_clients_of_a_sweep_have_no_place_of_their_own(more):
-    with pytest.raises(ValueError, match="a sweep gives whole runs to the devices"):
-        sweep(SUPERFED.replace(**more), {"seed": [0]})
+def test_each_part_is_left_out_once(tmp_path):
+    job = FEDAVG.replace(algorithm="ditto:lam=2.0", momentum=0.9)
+    over = {"without": [None, "momentum", "lam"], "seed": [0]}
+    made = points.make(job, over, tmp_path)
+    assert [point.experiment.label for point in made] == [
+        "full", "without momentum", "without lam"
+    ]  # fmt: skip
+    found = [(p.experiment.momentum, p.experiment.algorithm.options) for p in made]
+    assert found == [(0.9, {"lam": 2.0}), (0.0, {"lam": 2.0}), (0.9, {"lam": 0.1})]
+    with pytest.raises(ValueError, match="lr_decay is 1"):
+        points.make(job, {"without": [None, "lr_decay"]}, tmp_path)
+    with pytest.raises(ValueError, match="unknown setting or option to leave out 'mo'"):
+        points.make(job, {"without": ["mo"]}, tmp_path)
 
 
-def test_a_slice_of_no_run_is_refused():
-    with pytest.raises(ValueError, match="at_once is 0; expected at least 1"):
-        sweep(SUPERFED, {}, at_once=0)
+def test_runs_of_other_rounds_or_clients_cannot_be_stacked():
+    def made(rounds, clients):
+        arrays = {"round": np.array(rounds), "a": np.zeros((len(rounds), clients))}
+        return SimpleNamespace(clients=arrays)
+
+    for other in (made([1, 3], 4), made([1, 2], 5)):
+        found = Sweep(None, FEDAVG, {}, [], [made([1, 2], 4), other])
+        with pytest.raises(ValueError, match=r"cannot be stacked; take results\[i\]"):
+            found.stacked("a")
+    with pytest.raises(ValueError, match="have the metric 'b'; all have a, round"):
+        found.stacked("b")
 
 
-def grouped(experiment, over, **more):
-    """(values of the points by program, what each program traces)."""
-    found = groups.group_points(points.make(experiment, over, **more))
-    return [[p.values for p in g.points] for g in found], [g.traced for g in found]
-
-
-def test_what_changes_the_program_makes_another():
-    over = {"mixing": ("model", "layer"), "mu": (0.0, 0.1), "start": (0.0, 0.5)}
-    members, traced = grouped(SUPERFED, over | {"seed": (0, 1)})
-    assert [len(own) for own in members] == [8, 8]
-    assert {p["mixing"] for p in members[0]} == {"model"}
-    assert traced[0] == groups.Traced((), ("mu", "start"), False)
-
-
-def test_cohorts_that_cannot_be_cut_are_programs_of_their_own():
-    over = {"cohort": (2, 3)}
-    assert len(grouped(FEDAVG, over)[0]) == 1
-    assert len(grouped(FEDAVG.replace(selection="by_size"), over)[0]) == 2
-    assert len(grouped(FEDAVG.replace(stragglers=0.5), over)[0]) == 2
-
-
-def test_seeds_of_other_shapes_are_programs_of_their_own():
-    federation, _ = build_federation(FEDAVG)
-    members, _ = grouped(
-        FEDAVG,
-        {"seed": (0, 1)},
-        federation=lambda seed: federation.take(range(5 + seed)),
-    )
-    assert len(members) == 2
+KILLED = """
+import json, sys
+from pfljax import Experiment
+from pfljax.sweep import sweep
+fields, over, options = json.loads(sys.argv[1])
+sweep(Experiment(**fields), over, out=sys.argv[2], **options)
+"""
 
 
 @pytest.mark.slow
-def test_programs_of_their_own_equal_separate_runs():
-    found = sweep(FEDAVG, {"epochs": (1, 2)})
-    assert different(found) == 2
-    assert_as_separate(found, (1,))
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_two_processes_share_a_sweep_and_one_is_killed(lanes, tmp_path):
+    long = FEDAVG.replace(algorithm="ditto", rounds=400, eval_every=40)
+    over = {"lr": [0.02, 0.05, 0.1], "seed": [0, 1]}
+    fields = config.to_json(long)
+    arguments = json.dumps([fields, over, {"lanes": lanes}])
+    env = tiny.environment(tmp_path / "cache")
 
+    def start(out):
+        command = [sys.executable, "-c", KILLED, arguments, str(tmp_path / out)]
+        return subprocess.Popen(command, env=env)
 
-@pytest.mark.slow
-def test_a_sweep_goes_on_and_grows(tmp_path, monkeypatch):
-    calls, run_all = [], runs.run_all
-
-    def counted(*, inputs, **options):
-        calls.append(len(inputs.seed))
-        yield from run_all(inputs=inputs, **options)
-
-    monkeypatch.setattr(runs, "run_all", counted)
-    whole = sweep(FEDAVG, {"lr": (0.05, 0.1, 0.2), "seed": (0, 1)}, out=tmp_path)
-    files = sorted((tmp_path / "runs").iterdir())
-    assert len(files) == 6
-    for lost in files[:2]:
-        lost.unlink()
-    times = [file.stat().st_mtime_ns for file in files[2:]]
-    again = sweep(FEDAVG, {"lr": (0.05, 0.1, 0.2), "seed": (0, 1)}, out=tmp_path)
-    assert [file.stat().st_mtime_ns for file in files[2:]] == times
-    assert_same(whole, again)
-    few = sweep(FEDAVG, {"lr": (0.05, 0.3), "seed": (0, 1)}, out=tmp_path)
-    assert calls == [6, 2, 2]
-    assert len(few.results) == 4
-    rows = {(row["lr"], row["seed"]) for row in rows_of(tmp_path)}
-    assert len(rows) == 8  # all that the folder has
-
-
-@pytest.mark.slow
-def test_rounds_are_swept_as_any_setting(tmp_path):
-    """A run's settings tell how it began; here points differ in how long they go on."""
-    whole = sweep(FEDAVG, {"rounds": (2, 3)}, out=tmp_path)
-    with pytest.raises(ValueError, match=r"cannot be stacked; take results\[i\]"):
-        whole.stacked("personal/test/accuracy")
-    ends = [r._replace(round=r.round[-1:]) for r in whole.results]
-    ends = [r._replace(metrics={k: v[-1:] for k, v in r.metrics.items()}) for r in ends]
-    with pytest.raises(ValueError, match="differ in the rounds"):  # of one shape
-        replace(whole, results=ends).stacked("personal/test/accuracy")
-    one, two = ends
-    fewer = {k: v[:, :-1] for k, v in two.metrics.items()}
-    ends = [one, two._replace(round=one.round, metrics=fewer)]
-    with pytest.raises(ValueError, match="or in their clients"):
-        replace(whole, results=ends).stacked("personal/test/accuracy")
-    with pytest.raises(ValueError, match="metric 'accuracy'; all have personal/test/"):
-        whole.stacked("accuracy")
-    assert [list(result.round) for result in whole.results] == [[2], [2, 3]]
-    assert_as_separate(whole)
-    again = sweep(FEDAVG, {"rounds": (3, 1)}, out=tmp_path)
-    assert [result.round[-1] for result in again.results] == [3, 1]
-    assert {(r["rounds"], r["round"]) for r in rows_of(tmp_path)} == {
-        ("2", 2), ("3", 2), ("3", 3), ("1", 1),
-    }  # fmt: skip
-    last = values_by_seed(sweeps.tidy(sweeps.read(tmp_path)))
-    methods = set(last.index.get_level_values("method"))
-    assert methods == {"rounds=1", "rounds=2", "rounds=3"}
-
-
-def test_a_damaged_run_is_refused_with_what_to_do(tmp_path):
-    sweep(FEDAVG, {"lr": (0.1,)}, out=tmp_path)
-    (file,) = (tmp_path / "runs").iterdir()
-    whole = file.read_bytes()
-    file.write_bytes(whole[:-100])
-    with pytest.raises(FolderError, match=r"damaged.*remove it, and the sweep runs it"):
-        sweep(FEDAVG, {"lr": (0.1,)}, out=tmp_path)
-
-
-@pytest.mark.slow
-def test_a_model_is_swept_as_any_setting():
-    short = FEDAVG.replace(rounds=1)
-    found = sweep(short, {"model": ("logistic", "mlp:hidden=(3,)")})
-    methods = sweeps.tidy([*found.rows()]).method.unique().tolist()
-    assert methods == ["model=logistic", "model=mlp:hidden=(3,)"]
-    assert different(found) == 2
-
-
-def test_other_clients_of_the_same_examples_are_other_runs():
-    federation, _ = build_federation(FEDAVG)
-    made = [
-        points.make(FEDAVG.replace(cohort=2), {}, federation.take(ids))[0].digest
-        for ids in ((0, 1, 2), (1, 2, 3), (0, 1, 2))
-    ]
-    assert made[0] == made[2] != made[1]
-
-
-def test_another_sweep_is_refused(tmp_path):
-    over = {"lr": (0.1,)}
-    results.claim(tmp_path, FEDAVG, over)
-    for experiment, names, message in (
-        (FEDAVG.replace(momentum=0.9), over, "momentum: 0.0 -> 0.9"),
-        (FEDAVG, over | {"seed": (0,)}, "swept: lr -> lr, seed"),
-    ):
-        with pytest.raises(FolderError, match=message):
-            results.claim(tmp_path, experiment, names)
-
-
-@pytest.mark.slow
-def test_killed_it_goes_on_at_the_first_unfinished_slice(tmp_path):
-    """At the first of its files a sweep is killed; the same call runs the rest."""
-    fields = {k: v for k, v in config.to_json(FEDAVG).items() if k != "devices"}
-    over = {"lr": [0.05, 0.1, 0.2, 0.3], "seed": [0, 1]}
-    arguments = json.dumps([fields | {"rounds": 200}, over, {"at_once": 3}])
-    command = [sys.executable, "-c", DEVICES, arguments, str(tmp_path / "out")]
-    env = environment(tmp_path / "cache")
-    process = subprocess.Popen(command, env=env)
-    while process.poll() is None and not list((tmp_path / "out").glob("runs/*.npz")):
+    assert start("whole").wait() == 0
+    killed, other = start("shared"), start("shared")
+    while not list((tmp_path / "shared").glob("*/s*/checkpoints/*")):
         time.sleep(0.005)
-    process.kill()
-    process.wait()
-    before = {f: f.stat().st_mtime_ns for f in (tmp_path / "out").glob("runs/*.npz")}
-    assert 0 < len(before) < 8
-    table = tmp_path / "out" / "sweep.csv"
-    assert len(count_runs(table.parent) if table.exists() else {}) <= len(before)
-    subprocess.run(command, env=env, check=True)
-    files = list((tmp_path / "out").glob("runs/*.npz"))
-    assert len(files) == 8
-    assert all(file.stat().st_mtime_ns == before.get(file, 0) for file in before)
-    assert len(count_runs(table.parent)) == 8
-
-
-def rows_of(folder):
-    """The rows of sweep.csv as dictionaries."""
-    return sweeps.read(folder).to_dict("records")
-
-
-def count_runs(folder):
-    """(lr, seed) -> rows in sweep.csv."""
-    return Counter((row["lr"], row["seed"]) for row in rows_of(folder))
-
-
-@pytest.mark.slow
-def test_the_table_has_every_finished_run_of_a_sweep_that_was_stopped(
-    tmp_path, monkeypatch
-):
-    """Two more seeds are begun, the second is stopped; the same call ends the sweep."""
-
-    def stop(path, result):
-        if result.values == {"lr": 0.1, "seed": 2}:
-            raise KeyboardInterrupt
-        write(path, result)
-
-    write, over = run_files.write, {"lr": [0.1], "seed": [3, 0]}
-    first = sweep(FEDAVG, over, out=tmp_path)
-    whole = count_runs(tmp_path)
-    assert list(whole) == [("0.1", "3"), ("0.1", "0")]
-    monkeypatch.setattr(run_files, "write", stop)
-    with pytest.raises(KeyboardInterrupt):
-        sweep(FEDAVG, over | {"seed": [1, 2]}, out=tmp_path)
-    monkeypatch.undo()
-    counts = count_runs(tmp_path)
-    assert list(counts) == [("0.1", "3"), ("0.1", "0"), ("0.1", "1")]
-    assert set(counts.values()) == set(whole.values())  # whole runs
-    page = write_sweep_report(tmp_path, tmp_path)
-    assert "1 of 2 runs are finished" in page
-    sweep(FEDAVG, over | {"seed": [2, 1]}, out=tmp_path)
-    assert [seed for _, seed in count_runs(tmp_path)] == ["3", "0", "1", "2"]
-    assert "runs are finished" not in write_sweep_report(tmp_path, tmp_path)
-    table = tmp_path / "sweep.csv"
-    table.write_bytes(table.read_bytes()[:-3])  # as if the last run were being written
-    assert [seed for _, seed in count_runs(tmp_path)] == ["3", "0", "1"]
-    sweep(FEDAVG, {"lr": [0.2], "seed": [7]}, out=tmp_path)
-    assert len(count_runs(tmp_path)) == 5
-    assert "runs are finished" not in write_sweep_report(tmp_path, tmp_path)
-    assert first.results[0].values == {"lr": 0.1, "seed": 3}
-
-
-@pytest.mark.slow
-def test_the_tidy_table_holds_every_run_round_model_and_metric(tmp_path):
-    over = {"nu": (0.0, 1.0), "seed": (0, 1)}
-    found = sweep(SUPERFED, over, out=tmp_path)
-    rows = rows_of(tmp_path)
-    one = [r for r in rows if (r["nu"], r["seed"]) == ("1.0", "0")]
-    models, splits, count = 2 * 2, 2, len(metrics.METRICS)  # two models, two rounds
-    # Eleven lambdas and the ensemble, and lambda chosen in two ways.
-    assert len(one) == count * (splits * (models + 12) + 2)
-    wanted = {"evaluated": "personal", "split": "test", "metric": "loss", "round": 3}
-    (row,) = [r for r in one if all(r[k] == v for k, v in wanted.items())]
-    assert row["mean"] == pytest.approx(
-        found.results[2].metrics["personal/test/loss"][-1].mean()
-    )
-    best = found.results[2].path["test/accuracy"].max(1).mean()
-    (row,) = [r for r in one if (r["lambda"], r["metric"]) == ("oracle", "accuracy")]
-    assert row["mean"] == pytest.approx(best)
-    assert_as_separate(found, (3,))
-
-
-def test_table():
-    lines = cohorts().table().splitlines()[2:]
-    assert lines[0].startswith("| Method | Model | Accuracy (%)")
-    last = 100 * cohorts().stacked("personal/test/accuracy")[:2, -1].mean(1)
-    cell = f"{last.mean():.2f} ± {last.std(ddof=1):.2f}"
-    assert cell in lines[2]
-    assert lines[2].startswith("| cohort=1 |")
-    assert len(lines) == 2 + 3  # FedAvg's personal models are the server's
-    assert all("| personal = server |" in line for line in lines[2:])
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert other.wait() == 0
+    again = start("shared")  # as `scontrol requeue` starts it again
+    assert again.wait() == 0
+    for whole in sorted((tmp_path / "whole").glob("*/s*")):
+        shared = tmp_path / "shared" / whole.parent.name / whole.name
+        tiny.assert_same_run(shared, whole)

@@ -7,7 +7,6 @@ import pytest
 
 from pfljax import Experiment
 from pfljax.evaluation import over_clients
-from pfljax.sweep import Result, Sweep
 
 
 def load():
@@ -33,6 +32,7 @@ def test_superfeds_code_takes_the_greatest_over_all_that_is_best_for_somebody():
 
 
 def test_rows_of_every_seed_are_kept_beside_the_sweep(tmp_path):
+    swept = importlib.import_module("shared.swept")
     greatest, rng = load(), np.random.default_rng(0)
     path = {"test/accuracy": path_of_four(), "test/loss": rng.random((4, 11))}
     path["validation/loss"] = rng.random((4, 11))
@@ -40,8 +40,8 @@ def test_rows_of_every_seed_are_kept_beside_the_sweep(tmp_path):
     size, at = {"test": np.full(4, 7)}, np.array([2, 4])
     lost = path | {"test/loss": np.full((4, 11), np.nan)}
     for seed, own in ((0, path), (1, lost), (2, {})):
-        result = Result({"seed": seed}, at, np.zeros(4), {}, own, size)
-        greatest.keep(tmp_path, Sweep(Experiment(), {"seed": [seed]}, [result]))
+        result = swept.Result({"seed": seed}, at, np.zeros(4), {}, own, size)
+        greatest.keep(tmp_path, swept.Sweep(Experiment(), {"seed": [seed]}, [result]))
     found = {(r["seed"], r["metric"]): r for r in greatest.read(tmp_path)}
     assert set(found) == {(s, m) for s in "01" for m in ("accuracy", "loss")}
     row = found["0", "loss"]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from pfljax import landscape
-from pfljax.sweep import results
 
 CLIENTS = 3
 
@@ -19,6 +18,7 @@ def load(name):
 
 def made(over, rounds=20):
     """A sweep whose k-th run has accuracies of its own everywhere, in order."""
+    swept = load("shared.swept")
     names, found = [*over], []
     for k, values in enumerate(itertools.product(*over.values())):
         rng = np.random.default_rng(k)
@@ -35,9 +35,9 @@ def made(over, rounds=20):
         size = {"test": np.full(CLIENTS, 7), "validation": np.full(CLIENTS, 5)}
         at = np.array([rounds // 2, rounds])
         given = dict(zip(names, values, strict=True))
-        found.append(results.Result(given, at, np.zeros(rounds), evaluated, path, size))
+        found.append(swept.Result(given, at, np.zeros(rounds), evaluated, path, size))
     base = load("deviations").BASE.replace(rounds=rounds)
-    return results.Sweep(base, {k: [*v] for k, v in over.items()}, found)
+    return swept.Sweep(base, {k: [*v] for k, v in over.items()}, found)
 
 
 def last(result, name="personal/test/accuracy"):

@@ -13,7 +13,6 @@ from pfljax.core.components import Component
 from pfljax.evaluation.over_clients import FIGURES
 from pfljax.runs import checks, config
 from pfljax.sweep import points
-from pfljax.sweep.results import COLUMNS
 
 TABLES = [f"table{number}" for number in range(1, 6)]
 OFFICIAL = SHARED / "tables" / "superfed_official_hparams.csv"
@@ -166,7 +165,8 @@ def test_a_row_of_superfed_has_the_codes_errors_and_the_data_of_its_run(tmp_path
     of_code = [r for r in rows((0.6,), "mixture", "superfed-code") if r["round"] == 10]
     (tmp_path / "greatest" / "0.json").write_text(json.dumps({"rows": of_code}))
     with open(tmp_path / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, ["seed", *COLUMNS, *FIGURES])
+        names = load("shared.swept").COLUMNS
+        writer = csv.DictWriter(file, ["seed", *names, *FIGURES])
         writer.writeheader()
         writer.writerows(known)
     metrics = load("table5").METRICS

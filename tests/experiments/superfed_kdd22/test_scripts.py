@@ -15,8 +15,6 @@ from pfljax.runs import config
 from pfljax.runs.folder import FolderError, write_json
 from pfljax.simulate import simulation
 from pfljax.simulate.federation import build_federation
-from pfljax.sweep import Sweep
-from pfljax.sweep.results import COLUMNS
 
 MISSING = MissingDataset("data set 'mnist' is not prepared; run: pfljax prepare mnist")
 
@@ -68,7 +66,8 @@ def written(experiment, over, *, out, quiet):
     evaluated = (("personal", ""), ("server", ""), ("mixture", "oracle"))
     out.mkdir(parents=True, exist_ok=True)
     with open(out / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, ["seed", *COLUMNS, *FIGURES])
+        columns = importlib.import_module("shared.swept").COLUMNS
+        writer = csv.DictWriter(file, ["seed", *columns, *FIGURES])
         writer.writeheader()
         for seed in over["seed"]:
             for at, (model, lam) in enumerate(evaluated):
@@ -89,7 +88,7 @@ def cells(monkeypatch):
             raise refused[experiment.label]
         ran.append(experiment)
         written(experiment, over, **kwargs)
-        return Sweep(experiment, over, [])
+        return protocol.swept.Sweep(experiment, over, [])
 
     monkeypatch.setattr(protocol, "sweep", sweep)
     return refused, ran
