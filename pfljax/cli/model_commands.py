@@ -6,6 +6,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from pfljax.cli.options import RunFolder
+from pfljax.runs.landscape_options import LandscapeOptions
 from pfljax.runtime.terminal import show
 from pfljax.runtime.words import count_noun
 
@@ -46,20 +47,7 @@ def export(
 
 
 def landscape(
-    run: Positional[RunFolder],
-    kind: Annotated[
-        str, arg(help="line, pairs, plane, hessian, curvature or training.")
-    ] = "line",
-    points: Annotated[
-        int | None,
-        arg(help="The number of points along an axis, which is odd for a line."),
-    ] = None,
-    tolerance: Annotated[
-        float | None, arg(help="The range of the loss on a line that counts as flat.")
-    ] = None,
-    other: Annotated[
-        Path | None, arg(help="A second run, for lines between two runs.")
-    ] = None,
+    run: Positional[RunFolder], options: Annotated[LandscapeOptions, arg(name="")]
 ) -> None:
     """Draws the loss around the models of a run, or between them.
 
@@ -70,8 +58,7 @@ def landscape(
 
     devices.use_compile_cache()
     devices.check()
-    wanted = {"points": points, "tolerance": tolerance, "other": other}
-    show(command.landscape(run, kind, **wanted))
+    show(command.write_landscape(run, **vars(options)))
 
 
 def predict(

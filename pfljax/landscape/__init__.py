@@ -18,7 +18,7 @@ curvature       the Hessian: eigenpairs, trace and density, by lanczos
 sharpness       the rise of the loss in a ball
 objective       the loss that curvature and sharpness measure
 stacked         one model, or many stacked over clients
-figures         figures of lines, planes and pairs; curvature_figures of the Hessian
+figures         figures of lines and pairs; plane_figures, curvature_figures
 finished        the models of a finished run
 kinds           landscapes of a finished run: the command `pfljax landscape RUN`
 """
@@ -45,9 +45,9 @@ from pfljax.landscape.curves import curve as curve
 from pfljax.landscape.curves import mixtures as mixtures
 from pfljax.landscape.figures import draw_barriers as draw_barriers
 from pfljax.landscape.figures import draw_line as draw_line
+from pfljax.landscape.figures import draw_matrices as draw_matrices
 from pfljax.landscape.figures import draw_pairs as draw_pairs
-from pfljax.landscape.figures import draw_planes as draw_planes
-from pfljax.landscape.figures import draw_surface as draw_surface
+from pfljax.landscape.figures import draw_rounds as draw_rounds
 from pfljax.landscape.finished import Finished as Finished
 from pfljax.landscape.frames import Frame as Frame
 from pfljax.landscape.frames import Projection as Projection
@@ -60,6 +60,7 @@ from pfljax.landscape.frames import through as through
 from pfljax.landscape.groups import Group as Group
 from pfljax.landscape.groups import group as group
 from pfljax.landscape.groups import group_barrier as group_barrier
+from pfljax.landscape.kinds.command import write_landscape as write_landscape
 from pfljax.landscape.kinds.lines import RunLine as RunLine
 from pfljax.landscape.kinds.lines import run_line as run_line
 from pfljax.landscape.layers import find_layers as find_layers
@@ -72,6 +73,8 @@ from pfljax.landscape.pairs import Pairs as Pairs
 from pfljax.landscape.pairs import pair_lines as pair_lines
 from pfljax.landscape.pairs import pairs as pairs
 from pfljax.landscape.pairs import sample_pairs as sample_pairs
+from pfljax.landscape.plane_figures import draw_planes as draw_planes
+from pfljax.landscape.plane_figures import draw_surface as draw_surface
 from pfljax.landscape.planes import Marked as Marked
 from pfljax.landscape.planes import Plane as Plane
 from pfljax.landscape.planes import compare_marks as compare_marks

@@ -1,7 +1,7 @@
 """The models of a finished run, read from its checkpoints."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Params, RunState, Task
 from pfljax.data import Federation
@@ -39,6 +40,7 @@ class Finished:
 
     Attributes:
       path: the run folder.
+      given: the federation and the task that were given in Python, or None.
       experiment: its settings.
       label: its name in figures and tables.
       sim, federation, state: as `export.load_state` reads them.
@@ -59,6 +61,7 @@ class Finished:
           FolderError, ValueError: `path` is no finished run.
         """
         self.path = Path(path)
+        self.given = (federation, task)
         self.experiment = read_config(self.path)
         if not (self.path / "summary.json").is_file():
             raise FolderError(f"{path} is unfinished; finish it with `pfljax resume`")
@@ -68,6 +71,8 @@ class Finished:
         self.federation: Federation = loaded[1]
         self.state: RunState = loaded[2]
         self.ids = np.arange(self.federation.num_clients)
+        # By architecture and name: the blocks of a run share them.
+        self.programs: dict[tuple[int, str], Callable[..., Any]] = {}
         self.architecture: Architecture = self.sim.architectures[0]
         # A task that was given in Python has no name by which to build its layers.
         self.network: nn.Module | None = None
@@ -88,13 +93,35 @@ class Finished:
             return [self]
         parts = []
         for number, ids in enumerate(split_ids(self.sim.setting, self.ids)):
-            part = copy.copy(self)
-            part.ids = ids
-            part.federation = self.federation.take(ids)
-            part.architecture = self.sim.architectures[number]
-            part.network = self._network(number)
-            parts.append(part)
+            if len(ids):
+                part = self.take(ids)
+                part.architecture = self.sim.architectures[number]
+                part.network = self._network(number)
+                parts.append(part)
         return parts
+
+    def take(self, ids: np.ndarray) -> "Finished":
+        """The run with these of its clients, whose numbers ascend, alone."""
+        part = copy.copy(self)
+        part.ids = ids
+        part.federation = self.federation.take(np.searchsorted(self.ids, ids))
+        return part
+
+    def blocks(self, size: int) -> list["Finished"]:
+        """The clients in blocks of at most `size`, each of one architecture."""
+        return [
+            part.take(ids)
+            for part in self.architectures()
+            for ids in np.array_split(part.ids, -(-len(part.ids) // size))
+        ]
+
+    def at(self, round_: int) -> "Finished":
+        """The run as it was at a round whose checkpoint it keeps."""
+        past = copy.copy(self)
+        digest = config.digest(self.experiment)
+        folder = self.path / "checkpoints"
+        past.state = checkpoint.load(folder, round_, abstract(self.sim), digest).state
+        return past
 
     @property
     def task(self) -> Task:
@@ -122,16 +149,26 @@ class Finished:
         Raises:
           ValueError: the method has none.
         """
-        return self._server_model(self.state)
-
-    def _server_model(self, state: RunState) -> Params:
         model = self.sim.setting.algorithm.server_model
         if model is None:
             raise ValueError(
                 f"{self.path} is a run of {self.method!r}, whose server has no model; "
-                "choose a run of a method that has one"
+                "choose a run of a method that has one, or a kind that needs none: "
+                "pairs, curvature, or line with another run (other)"
             )
-        return model(state.server)
+        return model(self.state.server)
+
+    def model(self, name: str) -> Params:
+        """The model "server", or "client:3", the personal model of client number 3.
+
+        Raises:
+          ValueError: the name is another one.
+        """
+        if name == "server":
+            return self.server()
+        ids = find_clients([name], len(self.ids))
+        (part,) = self.take(np.asarray(ids)).architectures()
+        return tree.first(part.models())
 
     def models(self, view: str = "personal") -> Params:
         """The models of all C clients, stacked [C, ...].
@@ -144,14 +181,31 @@ class Finished:
           ValueError: they have several architectures, or clients use another model than
             that of the run.
         """
-        model_of = views.client_model(self.architecture.setting, view)
-        train = self.federation.train
+        make_models = self._program(view, lambda: self._compile(view))
+        # The clients are a separate argument: they may lie outside of the state.
+        state = self.state._replace(clients=())
         ids = jnp.asarray(self.ids)
+        train = self.federation.train
+        public = self.federation.public
+        return make_models(state, ids, self._clients(), train, public)
+
+    def _program(
+        self, name: str, build: Callable[[], Callable[..., Any]]
+    ) -> Callable[..., Any]:
+        """The program of this name for the architecture, built at its first use."""
+        key = (id(self.architecture), name)
+        if key not in self.programs:
+            self.programs[key] = build()
+        return self.programs[key]
+
+    def _compile(self, view: str) -> Callable[..., Params]:
+        """The program of `models`, which takes any number of clients."""
+        model_of = views.client_model(self.architecture.setting, view)
         width = self.sim.setting.width
 
         @jax.jit
         def make_models(
-            state: RunState, clients: Any, train: ClientData, public: Any
+            state: RunState, ids: Any, clients: Any, train: ClientData, public: Any
         ) -> Params:
             def make_model(k: Any, client: Any, offset: Any, size: Any) -> Params:
                 client_data = ClientData(train.examples, offset, size)
@@ -160,10 +214,7 @@ class Finished:
             arguments = (ids, clients, train.offset, train.size)
             return chunked_vmap.over_clients(make_model, arguments, train.size, width)
 
-        # The clients are a separate argument: they may lie outside of the state.
-        server_state = self.state._replace(clients=())
-        public = self.federation.public
-        return make_models(server_state, self._clients(), train, public)
+        return make_models
 
     def _find_model(self, parts: Any) -> Params:
         """The first part of a client's model that has the form of the task's model."""
@@ -194,7 +245,8 @@ class Finished:
                 "choose a run of a method that mixes two models, such as superfed, or "
                 "lines to another run (other)"
             )
-        make_endpoints = jax.jit(jax.vmap(endpoints, (None, 0)))
+        vmapped = jax.vmap(endpoints, (None, 0))
+        make_endpoints = self._program("endpoints", lambda: jax.jit(vmapped))
         return make_endpoints(self.state.server, self._clients())
 
     def _clients(self) -> Any:
@@ -215,36 +267,48 @@ class Finished:
         return jax.tree.map(lambda leaf: leaf[: len(self.ids)], stacked)
 
     def history(self) -> History:
-        """The server's model at every round with a checkpoint (see `keep_checkpoints`).
+        """The server's model at each of the `rounds`.
 
         Raises:
           ValueError: the method's server has no model.
           FolderError: fewer than three checkpoints were kept.
         """
-        folder = self.path / "checkpoints"
-        rounds = checkpoint.saved_rounds(folder)
+        rounds = self.rounds()
+        # One checkpoint at a time: only the server's model of each is kept.
+        models = [jax.device_get(self.at(round_).server()) for round_ in rounds]
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
+        return History(rounds=rounds, models=stacked)
+
+    def rounds(self) -> list[int]:
+        """The rounds whose checkpoints were kept (see `keep_checkpoints`).
+
+        Raises:
+          FolderError: they are fewer than three.
+        """
+        rounds = checkpoint.saved_rounds(self.path / "checkpoints")
         if len(rounds) < 3:
             raise FolderError(
                 f"{self.path} keeps too few checkpoints ({len(rounds)}), expected 3 "
                 "or more; run it with, for example, --keep-checkpoints 100 and a small "
                 "--eval-every, as each evaluation saves one"
             )
-        template = abstract(self.sim)
-        digest = config.digest(self.experiment)
-        # One checkpoint at a time: only the server's model of each is kept.
-        models = []
-        for round_ in rounds:
-            state = checkpoint.load(folder, round_, template, digest).state
-            models.append(jax.device_get(self._server_model(state)))
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
-        return History(rounds=rounds, models=stacked)
+        return rounds
 
 
-def collect(run: Finished, evaluate: Callable[[Finished], Any]) -> Any:
-    """`evaluate` of the clients of each architecture, joined to leaves [C, ...]."""
-    parts = run.architectures()
-    order = np.argsort(np.concatenate([part.ids for part in parts]))
-    return jax.tree.map(
-        lambda *leaves: np.concatenate(leaves)[order],
-        *[evaluate(part) for part in parts],
-    )
+def find_clients(names: Sequence[str], count: int) -> list[int]:
+    """The numbers of the clients in names such as "client:3"; others name no client.
+
+    Raises:
+      ValueError: a name is neither that of one of `count` clients nor "server".
+    """
+    numbers = []
+    for name in names:
+        head, _, number = name.partition(":")
+        if head == "client" and number.isdecimal() and int(number) < count:
+            numbers.append(int(number))
+        elif name != "server":
+            raise ValueError(
+                f"through has {name!r}; expected server, or client:K with K from 0 to "
+                f"{count - 1}"
+            )
+    return numbers

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pfljax.report.captions import CAPTIONS
 from pfljax.report.html import CSS_PIXELS, Picture
 from pfljax.report.seeds import Group
 from pfljax.report.style import DPI
@@ -13,12 +12,14 @@ MOST_BYTES = 3_000_000  # of PNG in a comparison; a page stays under 5 MB
 
 def read_landscapes(folder: Path) -> list[Picture]:
     """The landscapes in the folder of a run."""
+    from PIL import Image
+
     pictures = []
     for file in sorted((folder / "figures").glob("landscape_*.png")):
+        with Image.open(file) as image:
+            width = round(CSS_PIXELS * image.width / DPI)
+            caption = image.info.get("Description", "")
         image = file.read_bytes()
-        # The first field of the first chunk is the width in pixels.
-        width = round(CSS_PIXELS * int.from_bytes(image[16:20], "big") / DPI)
-        caption = CAPTIONS.get(file.stem, "")
         pictures.append(Picture(file.stem, image, "png", width, caption))
     return pictures
 

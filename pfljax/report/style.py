@@ -118,20 +118,29 @@ def wrap(label: str) -> str:
 
 
 def save_figure(
-    figure: Figure, stem: Path, kinds: Sequence[str] = ("png", "pdf")
+    figure: Figure,
+    stem: Path,
+    kinds: Sequence[str] = ("png", "pdf"),
+    caption: str = "",
 ) -> None:
-    """Writes stem.png, stem.pdf or other kinds; equal figures give equal bytes."""
+    """Writes stem.png, stem.pdf or other kinds; equal figures give equal bytes.
+
+    A PNG keeps its caption as its description.
+    """
     for kind in kinds:
-        with files.whole(stem.with_suffix(f".{kind}")) as part:
-            part.write_bytes(draw(figure, kind))
+        # The name may have dots.
+        with files.whole(stem.with_name(f"{stem.name}.{kind}")) as part:
+            part.write_bytes(draw(figure, kind, caption))
 
 
-def draw(figure: Figure, kind: str) -> bytes:
+def draw(figure: Figure, kind: str, caption: str = "") -> bytes:
     """The figure as a file of this kind."""
     import matplotlib
 
     dates: dict[str, Any] = {"png": {"Software": None}, "svg": {"Date": None}}
     dates["pdf"] = {"CreationDate": None, "Producer": None}
+    if caption:
+        dates["png"]["Description"] = caption
     content = io.BytesIO()
     with matplotlib.rc_context(SETTINGS):
         figure.savefig(content, format=kind, dpi=DPI, metadata=dates[kind])

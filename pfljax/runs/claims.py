@@ -97,7 +97,8 @@ def check_python(path: Path, federation: Any = None, task: Any = None) -> None:
         raise FolderError(
             f"{path} was given its own {' and '.join(missing)} in Python; give the "
             f"same there: run(experiment, {arguments}), predictions(folder, "
-            f"{arguments}), or the calls of pfljax.simulate.export with {arguments}"
+            f"{arguments}), pfljax.landscape.write_landscape(folder, {arguments}), or "
+            f"the calls of pfljax.simulate.export with {arguments}"
         )
 
 

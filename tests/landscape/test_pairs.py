@@ -103,13 +103,12 @@ def test_what_is_not_stacked_is_refused(clients):
 def test_the_figure_shows_barriers_and_cosines():
     t = np.asarray([0, 0.5, 1], np.float32)
     loss = np.asarray([[[1, 1, 1], [1, 3, 2]], [[2, 3, 1], [2, 2, 2]]])
+    metrics = {"loss": loss, "accuracy": -0.01 * loss}
     cosine = np.asarray([[1, 0.2], [0.2, 1]])
-    figure = landscape.draw_pairs(
-        landscape.Pairs(Line(t, {"loss": loss}), cosine, cosine)
-    )
-    walls, cosines = figure.axes[:2]
-    np.testing.assert_allclose(walls.images[0].get_array(), [[0, 1.5], [1.5, 0]])
-    np.testing.assert_allclose(cosines.images[0].get_array(), cosine)
-    assert walls.get_title() == "barrier of the loss"
-    bars = [axes.get_ylabel() for axes in figure.axes[2:]]
-    assert bars == ["barrier of the loss", "cosine of the parameters"]
+    figure = landscape.draw_pairs(landscape.Pairs(Line(t, metrics), cosine, cosine))
+    images = [axes.images[0].get_array() for axes in figure.axes[:3]]
+    for image, scale in zip(images, (1.5, 1.5, None), strict=True):
+        expected = cosine if scale is None else [[0, scale], [scale, 0]]
+        np.testing.assert_allclose(image, expected)
+    titles = [axes.get_title() for axes in figure.axes[:3]]
+    assert titles == ["loss barrier", "accuracy barrier (points)", "cosine"]

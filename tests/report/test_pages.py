@@ -176,7 +176,8 @@ def test_the_page_shows_landscapes(reported, make_run, tmp_path):
     folder = shutil.copytree(reported, tmp_path / "run")
     figure, _ = style.new_figure(4, 2)
     (folder / "figures").mkdir()
-    style.save_figure(figure, folder / "figures" / "landscape_line")
+    file = folder / "figures" / "landscape_line"
+    style.save_figure(figure, file, caption="Test accuracy along 11 points.")
     write_run_report(folder)
     assert "landscape line" in Page(folder / "report.html").pictures
     other = make_run(tmp_path / "other", "ditto", 0)

@@ -1,115 +1,185 @@
 """Landscapes of a finished run: the command `pfljax landscape RUN --kind KIND`.
 
-RUN/landscape/KIND.npz          arrays, below; KIND is "other" for lines to another run
-RUN/landscape/KIND.csv          the same as a table
-RUN/figures/landscape_KIND*.*   PNG and PDF, which RUN/report.html shows from then on
+RUN/landscape/NAME.npz          arrays, below
+RUN/landscape/NAME.csv          the same as a table
+RUN/figures/landscape_NAME*.*   PNG and PDF, which RUN/report.html shows from then on
+
+NAME is the kind, followed by the options that say what is shown, such as
+line_other-y_rows-all. A landscape that was interrupted lies in NAME.blocks.npz.
 
 Axes of the arrays; an axis has the name of the array with its positions:
 
-line, other  METRIC [client, t]; ensemble/METRIC, cosine, distance [client]
-pairs        barrier/METRIC, cosine, distance [client, other]
+line         METRIC [client, t]; ensemble/METRIC, cosine, distance [client]
+curve        as line, and before/METRIC; curve/METRIC [t] and METRIC [alpha, beta]
+pairs        METRIC barrier, cosine, distance [ids, ids]; line/METRIC [pair, t]
 plane        METRIC [alpha, beta]
 hessian      METRIC [alpha, beta]; spectrum/density [spectrum/grid]
 curvature    all [client]
 training     METRIC [alpha, beta], the plane; METRIC barrier [round]
+over-rounds  METRIC barrier to the server [round, ids]; between clients [round, pair]
 """
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.core import requirements
-from pfljax.landscape.kinds import clients, lines, surfaces, training
+from pfljax.core.requirements import require_known
+from pfljax.core.types import Task
+from pfljax.data import Federation
+from pfljax.evaluation.metrics import METRICS
+from pfljax.landscape.finished import Finished
+from pfljax.landscape.kinds import (
+    curvatures,
+    curves,
+    lines,
+    over_rounds,
+    pairs,
+    surfaces,
+    training,
+)
+from pfljax.landscape.kinds.blocks import Store
 from pfljax.landscape.kinds.record import Landscape
 from pfljax.report import write_run_report
+from pfljax.report.captions import CAPTIONS
 from pfljax.report.frames import to_csv
 from pfljax.report.style import save_figure
-from pfljax.runs import folder
+from pfljax.runs import config, folder
+from pfljax.runs.landscape_options import ROWS, LandscapeOptions
 from pfljax.runtime import files
 
-TOLERANCE = 0.01  # of flat ranges
+NAMELESS = ("kind", "points", "tolerance")  # these do not say what is shown
 
 
 class Kind(NamedTuple):
     """A kind of landscape of a run."""
 
-    compute: Callable[..., Landscape]  # (path, points), or (path) without points
-    points: int | None  # along an axis, unless the user says otherwise
+    compute: Callable[[Finished, LandscapeOptions, Store], Landscape]
+    defaults: dict[str, Any]  # of the options that it takes
 
 
+LINE = {"points": 11, "range": (0, 1), "rows": "own", "other": None, "endpoints": False}
+PLANE = {"metric": "loss", "range": (-1, 1), "rows": "all", "seed": 0, "through": ()}
 KINDS: dict[str, Kind] = {
-    "line": Kind(lines.compute_lines, 11),
-    "pairs": Kind(clients.compute_pairs, 3),
-    "plane": Kind(surfaces.compute_plane, 21),
-    "hessian": Kind(surfaces.compute_hessian, 11),
-    "curvature": Kind(clients.compute_curvature, None),
-    "training": Kind(training.compute_training, 11),
+    "line": Kind(
+        lines.compute_lines,
+        {**LINE, "metric": "accuracy", "tolerance": 0.01, "align": False},
+    ),
+    "curve": Kind(
+        curves.compute_curves,
+        {**LINE, "metric": "loss", "tolerance": 0.01, "seed": 0, "through": ()},
+    ),
+    "pairs": Kind(
+        pairs.compute_pairs, {"points": 11, "rows": "own", "align": False, "seed": 0}
+    ),
+    "plane": Kind(surfaces.compute_plane, {**PLANE, "points": 21}),
+    "hessian": Kind(surfaces.compute_hessian, {**PLANE, "points": 11}),
+    "curvature": Kind(curvatures.compute_curvature, {"rows": "train", "seed": 0}),
+    "training": Kind(
+        training.compute_training, {"points": 11, "rows": "all", "metric": "loss"}
+    ),
+    "over-rounds": Kind(
+        over_rounds.compute_over_rounds, {"points": 11, "rows": "own", "through": ()}
+    ),
 }
 
 
-def landscape(
-    path: Path,
+def write_landscape(
+    path: str | Path,
     kind: str = "line",
-    points: int | None = None,
-    tolerance: float | None = None,
-    other: Path | None = None,
+    *,
+    federation: Federation | None = None,
+    task: Task | None = None,
+    **options: Any,
 ) -> str:
-    """Computes and writes the landscape `kind` of a run, and returns a text to print.
+    """Computes and writes a landscape of a run, and returns a text to print.
 
     Args:
       path: the run folder.
       kind: one of `KINDS`.
-      points: number of points along an axis.
-      tolerance: of the flat ranges of lines.
-      other: a second run, for lines between both.
+      federation, task: those that were given to the run in Python.
+      options: as `pfljax landscape --help` lists them, such as `rows="all"`.
 
     Raises:
       ValueError: the kind is unknown, an option is wrong or does not belong to this
         kind, or the kind does not fit the run.
     """
-    requirements.require_known("kind", kind, KINDS)
-    default = KINDS[kind].points
-    if default is None and points is not None:
-        raise ValueError(f"points is not an option of the kind {kind!r}; leave it out")
-    arguments = [] if default is None else [default if points is None else points]
-    if kind == "line":
-        arguments += _check_line(path, tolerance, other)
-    elif tolerance is not None or other is not None:
+    given = LandscapeOptions(kind, **options)
+    if given.other is not None:
+        given = given.replace(other=Path(given.other))
+    path = Path(path)
+    asked = check_options(path, given)
+    run = Finished(path, federation, task)
+    name = name_files(path, given)
+    unfinished = path / "landscape" / f"{name}.blocks.npz"
+    state = f"{config.digest(run.experiment)} {int(run.state.round)} {asked}"
+    result = KINDS[kind].compute(run, asked, Store(unfinished, state))
+    text = _write(path, name, kind, result)
+    unfinished.unlink(missing_ok=True)
+    return text
+
+
+def check_options(path: Path, options: LandscapeOptions) -> LandscapeOptions:
+    """The options with the defaults of their kind in place of None."""
+    kind = options.kind
+    require_known("kind", kind, KINDS)
+    defaults = KINDS[kind].defaults
+    unset = vars(LandscapeOptions(kind))
+    given = {name: v for name, v in vars(options).items() if v != unset[name]}
+    for name in given.keys() - defaults.keys():
         raise ValueError(
-            f"tolerance and other are options of the kind 'line', not of {kind!r}; "
-            "leave them out"
+            f"{name} is not an option of the kind {kind!r}, which takes "
+            f"{', '.join(sorted(defaults))}; leave it out"
         )
-    result = KINDS[kind].compute(path, *arguments)
-    # Lines to another run leave those between endpoints as they are.
-    return _write(path, "other" if other is not None else kind, result)
-
-
-def _check_line(path: Path, tolerance: float | None, other: Path | None) -> tuple:
-    """(tolerance, other) of lines, if they are possible."""
-    if other is not None and other.resolve() == path.resolve():
+    options = options.replace(**(defaults | given))
+    other = options.other
+    if other is not None and Path(other).resolve() == path.resolve():
         raise ValueError(f"other is {path} itself; choose another run, or leave it out")
-    tolerance = TOLERANCE if tolerance is None else tolerance
-    if not tolerance >= 0:
-        raise ValueError(f"tolerance is {tolerance}; expected 0 or more")
-    return tolerance, other
+    if not (options.tolerance or 0) >= 0:
+        raise ValueError(f"tolerance is {options.tolerance}; expected 0 or more")
+    if options.rows is not None:
+        require_known("rows", options.rows, ROWS)
+    if options.metric is not None:
+        require_known("metric", options.metric, METRICS)
+    return options
 
 
-def _write(path: Path, name: str, landscape: Landscape) -> str:
+def name_files(path: Path, options: LandscapeOptions) -> str:
+    """The name of the files: the kind, and the options that say what is shown."""
+    words = [options.kind]
+    for name, value in vars(options).items():
+        if name in NAMELESS or not value:
+            continue
+        if value is True:
+            words.append(name)
+            continue
+        values: Iterable[Any] = value if isinstance(value, tuple | list) else (value,)
+        if isinstance(value, Path):
+            # From beside the run, so that two runs called s0 have two names.
+            parts = Path(os.path.relpath(value, path.parent)).parts
+            values = [part for part in parts if part != ".."]
+        text = ("..." if name == "range" else "-").join(map(str, values))
+        words.append(f"{name}-{re.sub(r'[^A-Za-z0-9.=-]', '', text)}")
+    return "_".join(words)
+
+
+def _write(path: Path, name: str, kind: str, landscape: Landscape) -> str:
     """Writes the files of a landscape, and returns a text to print."""
-    out = path / "landscape"
-    files.make_folder(out)
-    folder.write_arrays(out / f"{name}.npz", landscape.arrays)
+    out = files.make_folder(path / "landscape")
+    about = np.array(landscape.text)
+    folder.write_arrays(out / f"{name}.npz", {**landscape.arrays, "about": about})
     # A number that is not finite is left out.
     table = landscape.table.replace([np.inf, -np.inf], np.nan)
     files.write_text(out / f"{name}.csv", to_csv(table))
-    figures = path / "figures"
-    files.make_folder(figures)
+    figures = files.make_folder(path / "figures")
     pictures = []
     for suffix, figure in landscape.figures.items():
         stem = f"landscape_{name}{suffix}"
-        save_figure(figure, figures / stem)
+        caption = f"{CAPTIONS[f'landscape_{kind}{suffix}']} {landscape.facts}"
+        save_figure(figure, figures / stem, caption=caption)
         pictures.append(f"{figures}/{stem}.png")
     # The page of the run shows its figures.
     write_run_report(path)

@@ -1,144 +1,195 @@
-"""Lines of a finished run: between each client's endpoints, or to another run."""
+"""Lines of a finished run: one for each client, between two models of it."""
 
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core.communication import shapes_of_model
-from pfljax.core.types import Params, Task
+from pfljax.core.types import ClientData, Params, Task
 from pfljax.data import Federation
-from pfljax.engine.contract import first_change
 from pfljax.evaluation import over_clients
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
+from pfljax.landscape.curve_training import train_curve
+from pfljax.landscape.curves import curve
 from pfljax.landscape.figures import draw_line
-from pfljax.landscape.finished import Finished, collect
-from pfljax.landscape.kinds.record import Landscape
+from pfljax.landscape.finished import Finished
+from pfljax.landscape.kinds import blocks
+from pfljax.landscape.kinds.ends import align, choose_ends
+from pfljax.landscape.kinds.record import (
+    Landscape,
+    Rows,
+    choose_rows,
+    describe_rows,
+    place_points,
+)
 from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.report.frames import Frame, make_frame
-from pfljax.runs import claims, folder
+from pfljax.runs.landscape_options import LandscapeOptions
 
 TABLE = ("accuracy", "loss")
 HEADS = ("barrier", "barrier max", "flat range", "midpoint", "ensemble")
 BESIDE = ("cosine", "distance", "total_variation")
+BEFORE = "before/"  # the units were aligned, or the bend of a curve was trained
+WAYS = {"line": ("units aligned", "as they are"), "curve": ("curve", "straight line")}
+EPOCHS = 30  # of the bend
 
 
 class RunLine(NamedTuple):
-    """Lines of all C clients of a run, on their test examples."""
+    """Lines of all C clients of a run."""
 
     line: Line  # metrics f32[C, T]
     between: Between  # f32[C]
-    size: np.ndarray  # i32[C], number of test examples
+    size: np.ndarray  # i32[C], number of examples of each client's line
     about: str  # the run in words
-    ends: str  # which models lie at the ends
+    ends: tuple[str, str]  # which models lie there
+    before: Line | None = None  # the lines before alignment, or without a bend
 
 
 def run_line(
     path: str | Path,
     *,
     points: int = 11,
+    rows: str = "own",
+    endpoints: bool = False,
     other: str | Path | None = None,
     federation: Federation | None = None,
     task: Task | None = None,
 ) -> RunLine:
-    """The line between the two endpoints of every client of a finished run.
+    """The line from the server's model to each client's personal model.
 
-    Clients that never took part may have two equal endpoints: their line is a point.
+    Clients that never took part may have two equal ends: their line is a point.
 
     Args:
       path: the run folder.
-      points: T, evenly spaced positions from 0 to 1; odd, to include the midpoint.
+      points: T, evenly spaced positions from 0 to 1; the middle is always there.
+      rows: evaluate each line on its client's "own" test examples, on "all" test
+        examples, or on its client's training examples: "train".
+      endpoints: between the two models that the method mixes instead.
       other: the folder of a run with the same clients and model, but another method or
         seed. If given, lines go from each client's personal model in this run (t = 0)
         to that in the other run.
       federation, task: those that were given to the run in Python.
 
     Raises:
-      ValueError, FolderError: `path` is no finished run, its method has no endpoints,
-        `points` is even or less than 3, or the other run has other clients or models.
+      ValueError, FolderError: `path` is no finished run, it has no such models, there
+        are fewer than 3 points, or the other run has other clients or models.
     """
-    if points < 3 or points % 2 == 0:
-        raise ValueError(
-            f"points is {points}; expected an odd number, 3 or more, to include the "
-            "midpoint"
-        )
-    run = Finished(path, federation, task)
-    t = np.linspace(0, 1, points, dtype=np.float32)
-    if other is None:
-        along, beside = collect(run, lambda part: _compute(part, *part.endpoints(), t))
-        ends = "the two endpoints"
-    else:
-        other_run = Finished(other, federation, task)
-        along, beside = _join_runs(run, other_run, t)
-        ends = f"the personal models of this run and of {other_run.about},"
+    options = LandscapeOptions(
+        points=points,
+        rows=rows,  # pyright: ignore[reportArgumentType]
+        endpoints=endpoints,
+        other=None if other is None else Path(other),
+    )
+    return measure(Finished(path, federation, task), options, blocks.Store())
+
+
+def measure(run: Finished, options: LandscapeOptions, store: blocks.Store) -> RunLine:
+    """The lines of a run, by blocks of clients."""
+    t = place_points(options, 0, 0.5, 1)
+    ends = choose_ends(run, options)
+    find_rows = choose_rows(run, options.rows)
+
+    def evaluate(part: Finished) -> dict[str, np.ndarray]:
+        a, b = ends.find(part)
+        rows = find_rows(part)
+        before = _evaluate(part, a, b, rows, t)
+        if options.align:
+            after = _evaluate(part, a, align(part, b, a), rows, t)
+        elif options.kind == "curve":
+            after = before | _evaluate_curve(part, a, b, rows, t, options.seed or 0)
+        else:
+            return before
+        return after | {BEFORE + name: before[name] for name in METRICS}
+
+    found = blocks.compute_clients(store, options.kind, run, evaluate)
+    beside = {name: found[name] for name in BESIDE}
+    ensemble = {name: found[f"ensemble/{name}"] for name in METRICS}
+    before = None
+    if BEFORE + METRICS[0] in found:
+        before = Line(t, {name: found[BEFORE + name] for name in METRICS})
+    size = np.ravel(find_rows(run).data.size)
     return RunLine(
-        line=Line(t=t, metrics={name: along[name] for name in METRICS}),
-        between=beside,
-        size=np.asarray(run.federation.test.size),
+        line=Line(t=t, metrics={name: found[name] for name in METRICS}),
+        between=Between(ensemble=ensemble, **beside),
+        size=np.broadcast_to(size, len(run.ids)),
         about=run.about,
-        ends=ends,
+        ends=ends.names,
+        before=before,
     )
 
 
-def _compute(run: Finished, a: Params, b: Params, t: np.ndarray) -> tuple:
-    """(metrics [C, T] along the lines from a to b, their `Between`)."""
-    test = run.federation.test
-    along = line(run.task, a, b, test, t=t, batch_size=run.batch_size)
-    beside = between(run.task, a, b, test, batch_size=run.batch_size)
-    return along.metrics, beside
+def _evaluate(
+    part: Finished, a: Params, b: Params, rows: Rows, t: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Metrics [C, T] along the lines from a to b, and how the ends differ [C]."""
+    batch_size = part.batch_size
+    along = line(
+        part.task, a, b, rows.data, t=t, train=rows.train, batch_size=batch_size
+    )
+    beside = between(part.task, a, b, rows.data, batch_size=batch_size)
+    ensemble = {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
+    return along.metrics | ensemble | {name: getattr(beside, name) for name in BESIDE}
 
 
-def _join_runs(run: Finished, other: Finished, t: np.ndarray) -> tuple:
-    """Computes lines between the personal models of both runs."""
-    _check_same_clients(run, other)
-    others = {tuple(part.ids): part for part in other.architectures()}
-
-    def compute(part: Finished) -> tuple:
-        twin = others.get(tuple(part.ids))
-        if twin is None or first_change(
-            shapes_of_model(part.task), shapes_of_model(twin.task)
-        ):
-            raise ValueError(
-                f"clients have other models in {other.path} than in {run.path}, and "
-                "there is no line between two architectures; choose runs of equal "
-                "models"
-            )
-        return _compute(part, part.models(), twin.models(), t)
-
-    return collect(run, compute)
+def _evaluate_curve(
+    part: Finished, a: Params, b: Params, rows: Rows, t: np.ndarray, seed: int
+) -> dict[str, np.ndarray]:
+    """Metrics [C, T] along the curves from a to b, trained for each client."""
+    # Curves of C clients have C pairs of ends.
+    a = jax.tree.map(jnp.broadcast_to, a, jax.tree.map(jnp.shape, b))
+    points = train_bend(part, a, b, part.federation.train, seed)
+    given = {"train": rows.train, "batch_size": part.batch_size}
+    return curve(part.task, points, rows.data, t=t, **given).metrics
 
 
-def _check_same_clients(run: Finished, other: Finished) -> None:
-    # Compares the examples as well, since a user's own data have no name.
-    manifests = [folder.read_partition(each.path) for each in (run, other)]
-    if not claims.same_clients(*manifests):
-        raise ValueError(
-            f"the clients of {other.path} are not those of {run.path}: their examples "
-            "differ; choose runs of one data set, partition and seed"
-        )
+def train_bend(
+    part: Finished, a: Params, b: Params, train: ClientData, seed: int
+) -> Params:
+    """The three points of a Bezier curve after `EPOCHS` of the run's local steps."""
+    local = part.sim.setting.local._replace(epochs=EPOCHS, steps=None)
+    # A block has keys of its own, by its first client.
+    key = jax.random.fold_in(jax.random.key(seed), part.ids[0])
+    return train_curve(part.task, a, b, train, local, key)
 
 
 def compute_lines(
-    path: Path, points: int, tolerance: float, other: Path | None
+    run: Finished, options: LandscapeOptions, store: blocks.Store
 ) -> Landscape:
-    """The lines of a run, with flat ranges of this tolerance."""
-    result = run_line(path, points=points, other=other)
-    name = result.about
-    ends = ("the server's model", "the client's own")
-    if other is not None:
-        name = f"from {name} to {other.name}"
-        ends = (f"models of {path.name}", f"of {other.name}")
-    beside = result.between
+    """The lines of a run, with flat ranges of the tolerance."""
+    result = measure(run, options, store)
+    first, second = result.ends
+    drawn = {result.about: result.line}
     arrays = {"t": result.line.t, "test_size": result.size, **result.line.metrics}
-    arrays |= {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
-    arrays |= {name: getattr(beside, name) for name in BESIDE}
+    arrays |= {f"ensemble/{name}": v for name, v in result.between.ensemble.items()}
+    arrays |= {name: getattr(result.between, name) for name in BESIDE}
+    rows = describe_rows(run, options)
+    text = _describe(result, options, rows)
+    if result.before is not None:
+        after, before = WAYS[options.kind]
+        drawn = {after: result.line, before: result.before}
+        arrays |= {BEFORE + name: v for name, v in result.before.metrics.items()}
+        text += f"\n{after}: {_compare(result, result.before)}"
+    figure = draw_line(drawn, options.metric or "accuracy", (first, second))
     return Landscape(
         arrays=arrays,
         table=_make_table(result),
-        figures={"": draw_line({name: result.line}, "accuracy", ends)},
-        text=_describe(result, tolerance),
+        figures={"": figure},
+        text=text,
+        facts=f"From {first} to {second}: {rows}.",
     )
+
+
+def _compare(result: RunLine, before: Line) -> str:
+    """The mean barriers before and after, in words."""
+    words = [
+        f"{name} barrier {_mean(barrier(before, name), result)} before and "
+        f"{_mean(barrier(result.line, name), result)} after"
+        for name in TABLE
+    ]
+    return ", ".join(words)
 
 
 def _make_table(result: RunLine) -> Frame:
@@ -151,19 +202,21 @@ def _make_table(result: RunLine) -> Frame:
     return make_frame(table, ["t", "metric", "mean", "std"])
 
 
-def _describe(result: RunLine, tolerance: float) -> str:
-    """Means over clients with test examples, as text of a few lines.
+def _describe(result: RunLine, options: LandscapeOptions, rows: str) -> str:
+    """Means over clients with examples, as text of a few lines.
 
     The first line says how many losses are finite; a mean over others is not.
     """
-    # A client without test examples has no loss, and does not count as diverged.
+    tolerance = options.tolerance or 0.0
+    first, second = result.ends
+    # A client without examples has no loss, and does not count as diverged.
     loss = result.line.metrics["loss"][result.size > 0]
     equal = (result.between.distance == 0).sum()
     finite = np.isfinite(loss).all(1).sum()
     lines = [
-        f"{result.about}: the line between {result.ends} of {len(result.size)} "
-        f"clients ({equal} with equal endpoints), on test examples, means over "
-        f"clients, of which {finite} of {len(loss)} have a finite loss",
+        f"{result.about}: from {first} to {second} of {len(result.size)} clients "
+        f"({equal} with equal ends), {rows}; means over clients, of which {finite} of "
+        f"{len(loss)} have a finite loss",
         _format_row("", HEADS),
     ]
     lines += [_format_row(name, _summarise(result, name, tolerance)) for name in TABLE]

@@ -1,6 +1,4 @@
-"""Planes around the server's model of a finished run, by two choices of directions."""
-
-from pathlib import Path
+"""Planes of a finished run: around the server's model, or through several models."""
 
 import jax
 import numpy as np
@@ -9,44 +7,96 @@ from pfljax.core import tree
 from pfljax.core.types import Params
 from pfljax.landscape.curvature import density, eigen, trace
 from pfljax.landscape.curvature_figures import draw_spectrum
-from pfljax.landscape.figures import draw_planes, draw_surface
 from pfljax.landscape.finished import Finished
-from pfljax.landscape.frames import around, random_direction
-from pfljax.landscape.kinds.record import RHO, Landscape
+from pfljax.landscape.frames import Frame, around, cover, random_direction, through
+from pfljax.landscape.kinds import blocks
+from pfljax.landscape.kinds.record import (
+    RHO,
+    Landscape,
+    Rows,
+    describe_rows,
+    place_points,
+    pool_rows,
+)
+from pfljax.landscape.plane_figures import draw_planes, draw_surface
 from pfljax.landscape.planes import Plane, plane, pooled
 from pfljax.landscape.sharpness import sharpness
 from pfljax.report.frames import make_frame
+from pfljax.runs.landscape_options import LandscapeOptions
 
-RISE = 0.5  # of the loss above that of the center; the text says how much lies below
+RISE = 0.5  # of the loss above the least one; the text says how much lies below
 PART = 0.1  # of the model's norm, to which an eigenvector is scaled
+BLOCKS = 128  # of a plane, at most
 
 
-def compute_plane(path: Path, points: int) -> Landscape:
-    """The plane of two random directions around the server's model, on all test data.
+def compute_plane(
+    run: Finished, options: LandscapeOptions, store: blocks.Store
+) -> Landscape:
+    """A plane around the server's model, or through the models of `through`.
 
-    Directions are normalised filter by filter (Li et al., 2018), with the same draws
-    for every run. Both axes go from -1 to 1.
+    Around the server's model it has two random directions, normalised filter by filter
+    (Li et al., 2018). The plane through two models has a random direction as well.
     """
-    run = Finished(path)
+    rows = pool_rows(run, options)
+    if options.through:
+        frame = find_frame(run, options)
+        names = " and ".join(frame.marks)
+        axes = cover(frame, options.points or 0)
+        grid = evaluate_plane(run, frame, axes, rows, store)
+        return describe_plane(run, grid, f"through {names}", options)
     center = run.server()
-    u, v = (
-        random_direction(jax.random.key(seed), center, run.network) for seed in (0, 1)
-    )
-    grid = _evaluate(run, center, u, v, points)
-    return _describe(run, grid, "random directions, normalised by filter")
+    u, v = (_draw_direction(run, center, options, number) for number in (0, 1))
+    grid = _evaluate_around(run, around(center, u, v), rows, options, store)
+    axes = "of random directions, normalised by filter, around the server's model"
+    return describe_plane(run, grid, axes, options)
 
 
-def compute_hessian(path: Path, points: int) -> Landscape:
+def find_frame(run: Finished, options: LandscapeOptions) -> Frame:
+    """The plane through two or three models of the run.
+
+    Raises:
+      ValueError: they are fewer or more, or the run lacks one.
+    """
+    names = tuple(options.through)
+    if len(set(names)) not in (2, 3) or len(set(names)) < len(names):
+        raise ValueError(
+            f"through names {', '.join(names)}; expected two or three different "
+            "models, such as: server client:3 client:7"
+        )
+    first, second, *rest = [run.model(name) for name in names]
+    if not rest:
+        third = tree.add(first, _draw_direction(run, first, options, 0))
+        return _leave_out(through(first, third, second, names=(names[0], "", names[1])))
+    a, b, c = names
+    return through(first, second, *rest, names=(a, b, c))
+
+
+def _leave_out(frame: Frame) -> Frame:
+    """The plane without the mark that has no name."""
+    marks = {name: mark for name, mark in frame.marks.items() if name}
+    return frame._replace(marks=marks)
+
+
+def _draw_direction(
+    run: Finished, model: Params, options: LandscapeOptions, number: int
+) -> Params:
+    # Two directions of a seed, none of which is one of another seed.
+    key = jax.random.key(2 * (options.seed or 0) + number)
+    return random_direction(key, model, run.network)
+
+
+def compute_hessian(
+    run: Finished, options: LandscapeOptions, store: blocks.Store
+) -> Landscape:
     """Curvature of the pooled training loss at the server's model, and its plane.
 
     The plane is that of the two leading eigenvectors, each scaled to a tenth of the
-    model's norm, and shows the loss of all test data.
+    model's norm.
     """
-    run = Finished(path)
     center = run.server()
     train = pooled(run.federation.train)
     # The same keys for every run: figures of two runs differ by their models alone.
-    keys = jax.random.split(jax.random.key(0), 3)
+    keys = jax.random.split(jax.random.key(options.seed or 0), 3)
     eigen_key, trace_key, density_key = keys
     leading = eigen(run.task, center, train, eigen_key)
     curvature = trace(run.task, center, train, trace_key)
@@ -56,15 +106,18 @@ def compute_hessian(path: Path, points: int) -> Landscape:
     # An eigenvector of norm 1 would reach far beyond what the Hessian describes.
     u = _scale_vector(leading.vectors, 0, length)
     v = _scale_vector(leading.vectors, 1, length)
-    grid = _evaluate(run, center, u, v, points)
+    rows = pool_rows(run, options)
+    grid = _evaluate_around(run, around(center, u, v), rows, options, store)
     arrays = {
         "eigenvalues": leading.values,
         "trace": curvature.value,
+        "trace error": curvature.error,
         "rise": steepness.rise,
         "spectrum/grid": spectrum.grid,
         "spectrum/density": spectrum.density,
     }
-    surface = _describe(run, grid, "the two leading eigenvectors of the Hessian")
+    axes = "of the two leading eigenvectors of the Hessian, at the server's model"
+    surface = describe_plane(run, grid, axes, options)
     drawn = draw_spectrum(run.label, spectrum, leading.values)
     text = (
         f"eigenvalues {leading.values[0]:.4g}, {leading.values[1]:.4g} (residuals "
@@ -83,42 +136,68 @@ def _scale_vector(vectors: Params, index: int, length: float) -> Params:
     return jax.tree.map(lambda leaf: length * leaf[index], vectors)
 
 
-def _evaluate(
-    run: Finished, center: Params, u: Params, v: Params, points: int
+def _evaluate_around(
+    run: Finished,
+    frame: Frame,
+    rows: Rows,
+    options: LandscapeOptions,
+    store: blocks.Store,
 ) -> Plane:
-    """The plane of all test data around the server's model, from -1 to 1."""
-    if points < 3 or points % 2 == 0:
-        raise ValueError(
-            f"points is {points}; expected an odd number, 3 or more, to include the "
-            "model in the middle"
+    """A plane whose axes are as long as its directions, on both sides of the middle."""
+    axis = place_points(options, 0)
+    return evaluate_plane(run, frame, (axis, axis), rows, store)
+
+
+def evaluate_plane(
+    run: Finished,
+    frame: Frame,
+    axes: tuple[np.ndarray, np.ndarray],
+    rows: Rows,
+    store: blocks.Store,
+) -> Plane:
+    """The plane at the positions of both axes, in blocks of its rows."""
+    alpha, beta = axes
+
+    def evaluate(number: np.ndarray) -> dict[str, np.ndarray]:
+        part = plane(
+            run.task,
+            frame,
+            rows.data,
+            alpha=alpha[number],
+            beta=beta,
+            train=rows.train,
+            batch_size=run.batch_size,
         )
-    axis = np.linspace(-1, 1, points)
-    return plane(
-        run.task,
-        around(center, u, v),
-        pooled(run.federation.test),
-        alpha=axis,
-        beta=axis,
-        batch_size=run.batch_size,
-    )
+        return part.metrics
+
+    size = -(-len(alpha) // BLOCKS)
+    metrics = blocks.compute(store, "plane", blocks.cut(len(alpha), size), evaluate)
+    return Plane(alpha=alpha, beta=beta, metrics=metrics, marks=frame.marks)
 
 
-def _describe(run: Finished, grid: Plane, axes: str) -> Landscape:
-    """The landscape of a plane along `axes`."""
+def describe_plane(
+    run: Finished,
+    grid: Plane,
+    axes: str,
+    options: LandscapeOptions,
+    way: np.ndarray | None = None,
+) -> Landscape:
+    """The landscape of a plane along `axes`, with a `way` on it."""
+    metric = options.metric or "loss"
     loss = grid.metrics["loss"]
-    # Both axes have an odd number of points around the model.
-    middle = float(loss[len(grid.alpha) // 2, len(grid.beta) // 2])
-    below = float((loss <= middle + RISE).mean())
+    least = float(np.nanmin(loss)) if np.isfinite(loss).any() else np.nan
+    below = float((loss <= least + RISE).mean())
+    rows = f"an axis of {describe_rows(run, options)}"
     alpha, beta = np.meshgrid(grid.alpha, grid.beta, indexing="ij")
     columns = {"alpha": alpha, "beta": beta, **grid.metrics}
     return Landscape(
         arrays={"alpha": grid.alpha, "beta": grid.beta, **grid.metrics},
         table=make_frame({name: values.ravel() for name, values in columns.items()}),
         figures={
-            "": draw_planes({run.label: grid}),
-            "_surface": draw_surface(grid),
+            "": draw_planes({run.label: grid}, metric, {run.label: way}),
+            "_surface": draw_surface(grid, metric),
         },
-        text=f"{run.about}: the plane of {axes}, around the server's model, on all "
-        f"test data: loss {middle:.4f} in the middle, at most {RISE} more on "
-        f"{100 * below:.0f} % of {loss.size} points",
+        text=f"{run.about}: the plane {axes}, {rows}: least loss {least:.4f}, at most "
+        f"{RISE} more on {100 * below:.0f} % of {loss.size} points",
+        facts=f"A{rows[1:]}.",
     )

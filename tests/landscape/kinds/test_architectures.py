@@ -65,7 +65,7 @@ def test_pairs_are_of_clients_of_one_architecture(done):
     is_pair = np.zeros((6, 6), bool)
     for members in (FIRST, SECOND):
         is_pair[np.ix_(members, members)] = True
-    for name in ("cosine", "distance", "barrier/loss"):
+    for name in ("cosine", "distance", "loss barrier"):
         np.testing.assert_array_equal(np.isfinite(found[name]), is_pair)
     a, b = (flat(export.personal_model(done, client)) for client in SECOND)
     square = sum(np.sum((a[name] - b[name]) ** 2) for name in a)
@@ -99,8 +99,9 @@ def test_lines_go_to_clients_of_equal_models(done, tmp_path):
     other = finished(tmp_path / "other", lr=0.1)
     code, out, errors = tiny.main("landscape", done, "--other", other)
     assert code == 0, errors
-    assert "of 6 clients (0 with equal endpoints)" in out
-    found = arrays(done, "other")
+    assert "of 6 clients (0 with equal ends)" in out
+    (file,) = (done / "landscape").glob("line_other-*-other.npz")
+    found = dict(np.load(file))
     for folder, point in ((done, 0), (other, -1)):
         own = np.load(folder / "clients.npz")["personal/test/loss"][-1]
         np.testing.assert_allclose(found["loss"][:, point], own, rtol=1e-4)

@@ -13,6 +13,7 @@ from pfljax.conformance import toy
 from pfljax.conformance.toy import assert_close
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import Line, finished
+from pfljax.landscape.kinds import pairs as pairs_kind
 from pfljax.simulate import export
 
 
@@ -26,13 +27,13 @@ def reported(done, tmp_path_factory):
     """(a copy of the finished run, what the command printed of it)."""
     folder = tmp_path_factory.mktemp("landscape") / "run"
     shutil.copytree(done, folder)
-    code, out, errors = tiny.main("landscape", folder, "--kind", "line")
+    code, out, errors = tiny.main("landscape", folder, "--endpoints")
     assert (code, errors) == (0, "")
     return folder, out
 
 
 def arrays(folder):
-    return dict(np.load(folder / "landscape" / "line.npz"))
+    return dict(np.load(folder / "landscape" / "line_endpoints.npz"))
 
 
 def test_the_line_is_the_path_that_the_run_reported(reported):
@@ -47,17 +48,29 @@ def test_the_line_is_the_path_that_the_run_reported(reported):
     assert found["cosine"].shape == found["ensemble/loss"].shape == (5,)
 
 
+def test_a_line_goes_from_the_server_to_each_client(done, reported):
+    lines = landscape.run_line(reported[0], points=3)
+    assert lines.ends == ("the server's model", "the client's own")
+    for at, model in (0, "server"), (-1, "personal"):
+        expected = last(done, model, "loss")
+        np.testing.assert_allclose(lines.line.metrics["loss"][:, at], expected, 1e-5)
+    common = landscape.run_line(reported[0], points=3, rows="all")
+    own = np.load(done / "clients.npz")["test_size"]
+    middle = np.average(last(done, "server", "loss"), weights=own)
+    np.testing.assert_allclose(common.line.metrics["loss"][:, 0], middle, 1e-4)
+
+
 def test_clients_that_never_took_part_have_one_end(reported):
     found = arrays(reported[0])
     idle = np.load(reported[0] / "clients.npz")["participations"] == 0
     np.testing.assert_array_equal(found["distance"] == 0, idle)
-    assert f"5 clients ({idle.sum()} with equal endpoints)" in reported[1]
+    assert f"5 clients ({idle.sum()} with equal ends)" in reported[1]
 
 
 def test_the_csv_has_means_over_clients(reported):
     folder, _ = reported
     found = arrays(folder)
-    with open(folder / "landscape" / "line.csv") as file:
+    with open(folder / "landscape" / "line_endpoints.csv") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 11 * len(METRICS)
     for row in rows:
@@ -71,7 +84,9 @@ def test_the_table_has_the_figures_of_the_lines(reported):
     found = arrays(folder)
     line = Line(found["t"], {name: found[name] for name in METRICS})
     lines = out.splitlines()
-    assert lines[0].startswith("superfed, round 4: the line between the two endpoints")
+    assert lines[0].startswith(
+        "superfed, round 4: from the first model of the mixture to"
+    )
     for text, name in zip(lines[2:4], ("accuracy", "loss"), strict=True):
         walls = landscape.barrier(line, name)
         numbers = (
@@ -83,9 +98,11 @@ def test_the_table_has_the_figures_of_the_lines(reported):
         )
         assert text.split() == [name, *(f"{number:.4f}" for number in numbers)]
     assert f"cosine {found['cosine'].mean():.4f}, " in lines[4]
-    assert lines[5].startswith(f"see {folder}/landscape/line.csv and ")
+    assert lines[5].startswith(f"see {folder}/landscape/line_endpoints.csv and ")
     for end in ("png", "pdf"):
-        assert (folder / "figures" / f"landscape_line.{end}").stat().st_size > 1000
+        assert (
+            folder / "figures" / f"landscape_line_endpoints.{end}"
+        ).stat().st_size > 1000
 
 
 def test_it_leaves_the_run_as_it_was(done, reported):
@@ -93,14 +110,16 @@ def test_it_leaves_the_run_as_it_was(done, reported):
     before = {p.relative_to(done) for p in done.rglob("*") if p.is_file()}
     new = {str(name) for name in names - before}
     assert new == {
-        "landscape/line.npz", "landscape/line.csv",
-        "figures/landscape_line.png", "figures/landscape_line.pdf",
+        "landscape/line_endpoints.npz", "landscape/line_endpoints.csv",
+        "figures/landscape_line_endpoints.png", "figures/landscape_line_endpoints.pdf",
     }  # fmt: skip
 
 
-def test_the_page_of_the_run_shows_it(done, reported):
-    assert 'alt="landscape line"' not in (done / "report.html").read_text()
-    assert 'alt="landscape line"' in (reported[0] / "report.html").read_text()
+def test_the_page_of_the_run_shows_it_and_says_what_it_is(done, reported):
+    assert 'alt="landscape line' not in (done / "report.html").read_text()
+    page = (reported[0] / "report.html").read_text()
+    assert 'alt="landscape line endpoints"' in page
+    assert "11 points, on each client&#39;s own test examples" in page
 
 
 def refused(*args):
@@ -111,13 +130,17 @@ def refused(*args):
 
 
 def test_what_cannot_be_evaluated_is_one_line(done, tmp_path):
-    assert "kind is 'plain'; known: line, pairs" in refused(done, "--kind", "plain")
-    assert "points is 4; expected an odd number" in refused(done, "--points", 4)
+    assert "kind is 'plain'; known: line, curve" in refused(done, "--kind", "plain")
     assert "tolerance is -1.0; expected 0" in refused(done, "--tolerance", -1)
-    assert "points is 4; expected an odd" in refused(done, "--kind=plane", "--points=4")
     assert "points is 2; expected 3 or" in refused(done, "--kind=pairs", "--points=2")
-    assert "points is 0; expected" in refused(done, "--points=0")
-    assert "options of the kind 'line'" in refused(done, "--kind=pairs", "--other=x")
+    assert "range is 1.0 to 0.0; exp" in refused(done, "--range", 1, 0)
+    assert "metric is 'los'; known" in refused(done, "--metric", "los")
+    assert "other is not an option of the kind 'pairs', which takes align" in refused(
+        done, "--kind=pairs", "--other=x"
+    )
+    through = done, "--kind=plane", "--through", "server"
+    assert "through has 'client:9'; expected server" in refused(*through, "client:9")
+    assert "expected two or three different models" in refused(*through)
     assert "keeps too few checkpoints (2)" in refused(done, "--kind=training")
     assert "is not a run folder" in refused(tmp_path)
     half = tiny.unfinished(done, tmp_path / "half")
@@ -142,7 +165,7 @@ def test_a_method_without_endpoints_is_one_line(done, monkeypatch):
         return sim._replace(architectures=(alone,)), federation, state
 
     monkeypatch.setattr(finished, "load_state", without)
-    assert "a run of 'superfed', which has no endpoints" in refused(done)
+    assert "'superfed', which has no endpoints" in refused(done, "--endpoints")
     assert not (done / "landscape").exists()
 
 
@@ -156,16 +179,17 @@ def kept(done, tmp_path_factory):
     return own, folder / "fedavg"
 
 
-def command(folder, kind, *more):
+def command(folder, kind, *more, name=None):
     """(arrays, lines of the table as dicts, what was printed) of a kind."""
-    asked = "line" if kind == "other" else kind
-    code, out, errors = tiny.main("landscape", folder, "--kind", asked, *more)
+    name = name or kind
+    code, out, errors = tiny.main("landscape", folder, "--kind", kind, *more)
     assert (code, errors) == (0, "")
-    with open(folder / "landscape" / f"{kind}.csv") as file:
+    with open(folder / "landscape" / f"{name}.csv") as file:
         rows = list(csv.DictReader(file))
-    for picture in (folder / "figures").glob(f"landscape_{kind}*.png"):
+    for picture in (folder / "figures").glob(f"landscape_{name}*.png"):
         assert picture.stat().st_size > 1000
-    return dict(np.load(folder / "landscape" / f"{kind}.npz")), rows, out
+    assert not list((folder / "landscape").glob("*.blocks.npz"))
+    return dict(np.load(folder / "landscape" / f"{name}.npz")), rows, out
 
 
 def last(folder, model, metric):
@@ -192,7 +216,8 @@ def test_the_models_of_a_run_are_those_with_which_it_was_evaluated(kept):
 @pytest.mark.slow
 def test_endpoints_of_a_run_are_the_ends_of_its_lines(kept):
     a, b = landscape.Finished(kept[0]).endpoints()
-    arrays, *_ = command(kept[0], "line", "--points", 3)
+    given = "--endpoints", "--points", 3
+    arrays, *_ = command(kept[0], "line", *given, name="line_endpoints")
     gaps = [((x - y) ** 2).sum(tuple(range(1, x.ndim))) for x, y in zip(
         *map(jax.tree.leaves, (a, b)), strict=True)]  # fmt: skip
     expected = np.sqrt(np.sum(gaps, 0))
@@ -212,8 +237,11 @@ def test_pairs_go_from_each_client_to_each_other(kept):
     assert arrays["cosine"][1, 3] == pytest.approx(float(between.cosine), rel=1e-5)
     row = next(r for r in rows if (r["client"], r["other"]) == ("1", "3"))
     assert float(row["distance"]) == pytest.approx(float(between.distance), rel=1e-5)
-    walls = arrays["barrier/loss"][np.triu_indices(5, 1)]
+    walls = arrays["loss barrier"][np.triu_indices(5, 1)]
     assert f"loss barrier {walls.mean():.4f}" in out
+    assert "11 points, on both clients' test examples" in out
+    line = Line(arrays["t"], {"loss": arrays["line/loss"]})
+    np.testing.assert_allclose(landscape.barrier(line), walls, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -222,11 +250,10 @@ def test_a_plane_has_the_server_in_its_middle(kept):
     rows = np.load(fedavg / "clients.npz")["test_size"]
     middle = np.average(last(fedavg, "server", "loss"), weights=rows)
     for kind in ("plane", "hessian"):
-        arrays, table, out = command(fedavg, kind, "--points", 3)
+        arrays, table, _ = command(fedavg, kind, "--points", 3)
         assert arrays["loss"].shape == (3, 3)
         assert arrays["loss"][1, 1] == pytest.approx(middle, rel=1e-4)
         assert float(table[4]["loss"]) == pytest.approx(middle, rel=1e-4)
-        assert f"loss {middle:.4f} in the middle" in out
         assert len(np.unique(arrays["loss"])) == 9
 
 
@@ -280,13 +307,14 @@ def test_training_ends_at_the_last_round(kept):
 @pytest.mark.slow
 def test_a_line_to_another_run_ends_at_its_models(kept):
     before = command(kept[0], "line", "--points", 3)[0]
-    arrays, _, out = command(kept[0], "other", "--other", kept[1], "--points", 3)
+    given = "--other", kept[1], "--points", 3
+    arrays, _, out = command(kept[0], "line", *given, name="line_other-fedavg")
     kept_apart = dict(np.load(kept[0] / "landscape" / "line.npz"))
     np.testing.assert_array_equal(kept_apart["loss"], before["loss"])
     for at, folder in (0, kept[0]), (-1, kept[1]):
         expected = last(folder, "personal", "accuracy")
         np.testing.assert_allclose(arrays["accuracy"][:, at], expected, atol=1e-6)
-    assert "the personal models of this run and of fedavg, round 4, of 5" in out
+    assert "from superfed, round 4, here to fedavg, round 4, in fedavg of 5" in out
 
 
 @pytest.mark.slow
@@ -294,3 +322,61 @@ def test_a_run_on_other_examples_is_refused(kept, tmp_path):
     job = tiny.SEEN.replace(algorithm="fedavg", rounds=1, seed=1)
     run(job.replace(out=str(tmp_path / "other")), quiet=True, report=False)
     assert "their examples differ" in refused(kept[0], "--other", tmp_path / "other")
+
+
+@pytest.mark.slow
+def test_over_rounds_ends_where_pairs_and_lines_are(kept):
+    ditto = kept[1].parent / "ditto"
+    job = tiny.SEEN.replace(algorithm="ditto", eval_every=1, keep_checkpoints=4)
+    run(job.replace(out=str(ditto)), quiet=True, report=False)
+    given = "--through", "client:0", "client:3"
+    name = "over-rounds_through-client0-client3"
+    arrays, rows, out = command(ditto, "over-rounds", *given, name=name)
+    assert [row["round"] for row in rows] == ["1", "2", "3", "4"]
+    assert "clients 0, 3 at 4 rounds, 11 points" in out
+    pairs, *_ = command(ditto, "pairs")
+    assert arrays["accuracy barrier between clients"][-1, 0] == pytest.approx(
+        pairs["accuracy barrier"][0, 3], abs=1e-6
+    )
+    lines = landscape.run_line(ditto).line
+    walls = landscape.barrier(lines, "loss")[[0, 3]]
+    np.testing.assert_allclose(arrays["loss barrier to the server"][-1], walls, 1e-4)
+
+
+@pytest.mark.slow
+def test_a_curve_lies_on_its_plane_and_is_no_higher_than_the_line(kept):
+    given = "--through", "client:1", "client:3", "--points", 3
+    name = "curve_through-client1-client3"
+    arrays, rows, out = command(kept[0], "curve", *given, name=name)
+    assert (len(rows), arrays["loss"].shape) == (9, (3, 3))
+    np.testing.assert_allclose(arrays["way"][0], 0, atol=1e-6)
+    assert arrays["curve/loss"].mean() < arrays["straight line/loss"].mean()
+    assert "of the curve from client:1 to client:3, an axis of 3 points" in out
+
+
+@pytest.mark.slow
+def test_a_large_federation_has_a_sample_of_pairs(kept, monkeypatch):
+    whole, *_ = command(kept[0], "pairs")
+    monkeypatch.setattr(pairs_kind, "MOST", 4)
+    monkeypatch.setattr(pairs_kind, "SAMPLE", 3)
+    arrays, rows, out = command(kept[0], "pairs")
+    ids = arrays["ids"].tolist()
+    assert len(rows) == 3
+    assert f"3 of 5 clients' (a sample: {ids})" in out
+    part = whole["distance"][np.ix_(ids, ids)]
+    np.testing.assert_allclose(arrays["distance"], part, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_with_clients_of_ones_own_has_landscapes_in_python(kept, tmp_path):
+    federation = landscape.Finished(kept[1]).federation
+    job = tiny.SEEN.replace(algorithm="ditto", rounds=1, unseen=0.0, seed=1)
+    job = job.replace(partition="given", out=str(tmp_path / "own"))
+    run(job, federation, quiet=True, report=False)
+    errors = refused(tmp_path / "own")
+    assert "pfljax.landscape.write_landscape(folder, federation=...)" in errors
+    text = landscape.write_landscape(tmp_path / "own", "pairs", federation=federation)
+    assert "10 pairs of 5 clients'" in text
+    # Another seed on the same clients, which the other run made from its settings.
+    text = landscape.write_landscape(kept[1], other=str(tmp_path / "own"))
+    assert "to ditto, round 1, in own of 5 clients (0 with" in text

@@ -12,66 +12,106 @@ from pfljax import landscape, models
 from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import curvature
-from pfljax.landscape.kinds import clients, command, lines, surfaces
+from pfljax.landscape.kinds import blocks, command, curvatures, lines, pairs, surfaces
+from pfljax.runs.landscape_options import LandscapeOptions
 
 CLIENTS = 6
 NAN = np.where(np.arange(CLIENTS) == 1, np.arange(CLIENTS) + 0.5, np.nan)
 ANY = Path("any")
+STORE = blocks.Store()
+TASK = toy.classifier()
 
 
 def test_the_command_names_the_kinds_that_there_are():
     code, out, _ = tiny.main("landscape", "--help")
     assert code == 0
     *kinds, last = command.KINDS
-    words = "".join(c for c in out if c.isalpha() or c == ",")  # no frame, no breaks
+    words = "".join(c for c in out if c.isalpha() or c in ",-")  # no frame, no breaks
     assert f"{','.join(kinds)}or{last}" in words
 
 
-@pytest.mark.parametrize("kind", sorted(command.KINDS.keys() - {"line"}))
-@pytest.mark.parametrize("options", [{"tolerance": 0.1}, {"other": ANY}])
-def test_options_of_lines_are_refused_for_other_kinds(kind, options):
-    with pytest.raises(ValueError, match=f"options of the kind 'line', not of '{kind}"):
-        command.landscape(ANY, kind, **options)
-
-
-def test_the_curvature_has_no_points():
-    with pytest.raises(ValueError, match="points is not an option of the kind"):
-        command.landscape(ANY, "curvature", points=3)
+@pytest.mark.parametrize("kind", sorted(command.KINDS))
+def test_a_kind_refuses_the_options_that_it_lacks(kind):
+    lacking = vars(LandscapeOptions()).keys() - command.KINDS[kind].defaults - {"kind"}
+    values = {"through": ("server",), "other": Path("x"), "metric": "loss"}
+    for name in lacking:
+        options = LandscapeOptions(kind, **{name: values.get(name, 5)})
+        with pytest.raises(ValueError, match=f"{name} is not an option of the kind"):
+            command.check_options(ANY, options)
 
 
 def test_a_run_is_no_other_run(tmp_path):
+    options = LandscapeOptions(other=tmp_path / "x" / "..")
     with pytest.raises(ValueError, match="itself; choose another run"):
-        command.landscape(tmp_path, "line", other=tmp_path / "x" / "..")
+        command.check_options(tmp_path, options)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"points": 5}, "line"),
+        ({"other": Path("runs/b/s0"), "rows": "all"}, "line_rows-all_other-b-s0"),
+        ({"kind": "plane", "range": (-2, 0.5)}, "plane_range--2...0.5"),
+        ({"kind": "curve", "through": ("client:3",)}, "curve_through-client3"),
+        ({"kind": "hessian", "seed": 3}, "hessian_seed-3"),
+        ({"kind": "pairs", "align": True}, "pairs_align"),
+    ],
+)  # fmt: skip
+def test_files_are_named_by_what_they_show(options, name):
+    assert command.name_files(Path("runs/a/s0"), LandscapeOptions(**options)) == name
+
+
+def test_what_a_killed_process_computed_is_not_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "SECONDS", -1.0)
+    file = tmp_path / "landscape" / "plane.blocks.npz"
+    asked = []
+
+    def evaluate(number):
+        asked.append(number)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return {"loss": np.full(2, number)}
+
+    store = blocks.Store(file, "this")
+    with pytest.raises(KeyboardInterrupt):
+        blocks.compute(store, "plane", range(4), evaluate)
+    found = blocks.compute(store, "plane", range(4), evaluate)
+    assert found["loss"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert asked == [0, 1, 2, 2, 3]
+    blocks.compute(store._replace(asked="other points"), "plane", range(4), evaluate)
+    assert asked[5:] == [0, 1, 2, 3]
 
 
 @pytest.fixture
-def run(monkeypatch):
+def run():
     """A run of 6 clients, all but one of which have diverged."""
     examples = SimpleNamespace(size=np.full(CLIENTS, 3))
     federation = SimpleNamespace(num_clients=CLIENTS, train=examples, test=examples)
     finished = SimpleNamespace(
-        federation=federation, about="fedavg, round 4", label="FedAvg", task=None,
+        federation=federation, about="fedavg, round 4", label="FedAvg", task=TASK,
         batch_size=10, network="its layers", ids=np.arange(CLIENTS),
-        models=lambda: None, server=lambda: None, architectures=lambda: [finished],
+        models=lambda: np.zeros((CLIENTS, 1)), server=lambda: None,
+        architectures=lambda: [finished], blocks=lambda size: [finished],
+        take=lambda ids: finished,
     )  # fmt: skip
-    for module in (clients, surfaces):
-        monkeypatch.setattr(module, "Finished", lambda path: finished)
     return finished
 
 
 def test_clients_that_diverged_are_counted_by_the_curvature(run, monkeypatch):
-    values = NAN[:, None]
+    values = np.stack([NAN, NAN], 1)
     for name, result in (
         ("eigen", landscape.Eigen(values, None, values)),
         ("trace", landscape.Trace(NAN, NAN)),
         ("sharpness", landscape.Sharpness(NAN, NAN)),
     ):
-        monkeypatch.setattr(clients, name, lambda *_, result=result, **__: result)
-    text = clients.compute_curvature(ANY).text
+        monkeypatch.setattr(curvatures, name, lambda *_, result=result, **__: result)
+    options = LandscapeOptions("curvature", rows="train")
+    text = curvatures.compute_curvature(run, options, STORE).text
     assert "1 of 6 finite: greatest eigenvalue 1.5 (1.5 to 1.5), trace 1.5" in text
     none = landscape.Sharpness(np.nan * NAN, NAN)
-    monkeypatch.setattr(clients, "sharpness", lambda *_, **__: none)
-    assert "0 of 6 finite: none; the rise" in clients.compute_curvature(ANY).text
+    monkeypatch.setattr(curvatures, "sharpness", lambda *_, **__: none)
+    text = curvatures.compute_curvature(run, options, STORE).text
+    assert "0 of 6 finite: none; the rise" in text
 
 
 def test_of_a_record_of_several_things_the_model_is_evaluated(monkeypatch):
@@ -89,20 +129,21 @@ def test_of_a_record_of_several_things_the_model_is_evaluated(monkeypatch):
 
 
 def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
-    t = np.linspace(0, 1, 3, dtype=np.float32)
-    loss = np.ones((CLIENTS, CLIENTS, 3))
-    loss[0, 1] = loss[1, 0] = 1, 3, 1
-    loss[3], loss[:, 3] = np.nan, np.nan
-    accuracy = np.full(loss.shape, 0.1)
-    beside = np.zeros((CLIENTS, CLIENTS))
-    line = landscape.Line(t, {"loss": loss, "accuracy": accuracy})
-    pairs = landscape.Pairs(line, beside, beside)
-    monkeypatch.setattr(clients, "pairs", lambda *_, **__: pairs)
-    text = clients.compute_pairs(ANY, 3).text
-    assert "means over pairs, 10 of 15 finite: loss barrier 0.2000, acc" in text
+    i, j = np.triu_indices(CLIENTS, 1)
+    loss = np.ones((len(i), 3))
+    loss[(i == 0) & (j == 1)] = 1, 3, 1
+    loss[(i == 3) | (j == 3)] = np.nan
+    metrics = {"loss": loss, "accuracy": np.full(loss.shape, 0.1)}
+    beside = np.zeros(len(i))
+    found = landscape.Pairs(landscape.Line(None, metrics), beside, beside)
+    monkeypatch.setattr(pairs, "pair_lines", lambda *_, **__: found)
+    options = LandscapeOptions("pairs", points=3, rows="own")
+    result = pairs.compute_pairs(run, options, STORE)
+    assert "means over pairs, 10 of 15 finite: loss barrier 0.2000, acc" in result.text
+    assert np.isnan(result.arrays["loss barrier"][3, [0, 1, 2, 4, 5]]).all()
     loss[:] = np.nan
-    assert text.endswith("cosine 0.0000, distance 0.0000")
-    assert clients.compute_pairs(ANY, 3).text.endswith("0 of 15 finite: none")
+    text = pairs.compute_pairs(run, options, STORE).text
+    assert text.endswith("0 of 15 finite: none")
 
 
 def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
@@ -112,9 +153,9 @@ def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
         given.append(network)
 
     monkeypatch.setattr(surfaces, "random_direction", direction)
-    monkeypatch.setattr(surfaces, "_evaluate", lambda *_: None)
-    monkeypatch.setattr(surfaces, "_describe", lambda *_: None)
-    surfaces.compute_plane(ANY, 3)
+    for name in ("_evaluate_around", "describe_plane", "pool_rows"):
+        monkeypatch.setattr(surfaces, name, lambda *_: None)
+    surfaces.compute_plane(run, LandscapeOptions("plane", points=3), STORE)
     assert given == ["its layers"] * 2
 
 
@@ -125,23 +166,19 @@ def line_of(loss):
     ensemble = dict.fromkeys(METRICS, NAN)
     beside = landscape.Between(ensemble, NAN, NAN, NAN)
     line = landscape.Line(t, found | {"loss": loss})
-    return lines.RunLine(line, beside, np.ones(CLIENTS), "superfed", "the ends")
+    return lines.RunLine(line, beside, np.ones(CLIENTS), "superfed", ("w", "v"))
 
 
 def test_a_line_says_which_ends_it_has_and_how_many_clients_diverged(monkeypatch):
     found = line_of(np.tile(NAN[:, None], 3))
-    monkeypatch.setattr(lines, "run_line", lambda *_, **__: found)
-    own = lines.compute_lines(ANY, 3, 0.01, None)
-    assert "6 clients (0 with equal endpoints)" in own.text
-    assert "of which 1 of 6 have a finite loss" in own.text
-    for made, xlabel in (
-        (own, "t, from the server's model (0) to the client's own (1)"),
-        (
-            lines.compute_lines(ANY, 3, 0.01, Path("x")),
-            "t, from models of any (0) to of x (1)",
-        ),
-    ):
-        assert made.figures[""].axes[0].get_xlabel() == xlabel
+    monkeypatch.setattr(lines, "measure", lambda *_: found)
+    options = LandscapeOptions(points=3, tolerance=0.01)
+    made = lines.compute_lines(SimpleNamespace(task=TASK), options, STORE)
+    assert (
+        "from w to v of 6 clients (0 with equal ends), 3 points, on each" in made.text
+    )
+    assert "of which 1 of 6 have a finite loss" in made.text
+    assert made.figures[""].axes[0].get_xlabel() == "t, from w (0) to v (1)"
 
 
 class EnoughError(Exception):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pfljax.landscape.kinds import lines
+from pfljax.landscape.kinds import ends
 from pfljax.runs import folder
 
 ABOUT = {
@@ -24,6 +24,6 @@ def finished(place, **changes):
 @pytest.mark.parametrize("changes", [{"x_crc32": 3}, {"clients": [0, 2]}])
 def test_runs_with_other_examples_are_refused(changes, tmp_path):
     run = finished(tmp_path / "a")
-    lines._check_same_clients(run, finished(tmp_path / "b"))
+    ends._check_same_clients(run, finished(tmp_path / "b"))
     with pytest.raises(ValueError, match="their examples differ; choose runs"):
-        lines._check_same_clients(run, finished(tmp_path / "c", **changes))
+        ends._check_same_clients(run, finished(tmp_path / "c", **changes))
