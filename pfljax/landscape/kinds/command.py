@@ -108,6 +108,8 @@ def write_landscape(
         kind, or the kind does not fit the run.
     """
     given = LandscapeOptions(kind, **options)
+    if given.other is not None:
+        given = given.replace(other=Path(given.other))
     path = Path(path)
     asked = check_options(path, given)
     run = Finished(path, federation, task)
@@ -154,7 +156,7 @@ def name_files(path: Path, options: LandscapeOptions) -> str:
         if value is True:
             words.append(name)
             continue
-        values: Iterable[Any] = value if isinstance(value, tuple) else (value,)
+        values: Iterable[Any] = value if isinstance(value, tuple | list) else (value,)
         if isinstance(value, Path):
             # From beside the run, so that two runs called s0 have two names.
             parts = Path(os.path.relpath(value, path.parent)).parts

@@ -34,6 +34,7 @@ def compute_curvature(
         if finite.any()
     ]
     count = len(run.ids)
+    greatest_error = columns["trace error"][finite].max(initial=0)
     rows = ROWS[options.rows or "train"]
     return Landscape(
         arrays=columns,
@@ -41,7 +42,8 @@ def compute_curvature(
         figures={"": draw_clients(sharpnesses)},
         text=f"{run.about}: the personal models of {count} clients, on {rows}; means "
         f"over clients (least to greatest), {finite.sum()} of {count} finite: "
-        f"{', '.join(means) or 'none'}; the rise is of the loss, within {RHO} (SAM)",
+        f"{', '.join(means) or 'none'}; the rise is of the loss, within {RHO} (SAM), "
+        f"and the standard error of a trace is at most {greatest_error:.2g}",
         facts=f"On {rows}.",
     )
 

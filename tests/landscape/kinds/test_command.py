@@ -378,5 +378,5 @@ def test_a_run_with_clients_of_ones_own_has_landscapes_in_python(kept, tmp_path)
     text = landscape.write_landscape(tmp_path / "own", "pairs", federation=federation)
     assert "10 pairs of 5 clients'" in text
     # Another seed on the same clients, which the other run made from its settings.
-    text = landscape.write_landscape(kept[1], other=tmp_path / "own")
+    text = landscape.write_landscape(kept[1], other=str(tmp_path / "own"))
     assert "to ditto, round 1, in own of 5 clients (0 with" in text
