@@ -166,10 +166,6 @@ def longer(tmp_path_factory):
         job = job.replace(out=str(path), rounds=rounds)
         with tiny.undrawn():
             assert tiny.main("run", *tiny.options(job))[0] == 0
-    for name in ("landscape", "figures"):
-        (half / name).mkdir()
-    for name in ("landscape/line.npz", "figures/landscape_line.png"):
-        (half / name).write_text("of round 3")
     return whole, half
 
 

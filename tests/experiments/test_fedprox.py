@@ -132,7 +132,7 @@ def test_femnist_is_read_where_the_script_is_called(
     with pytest.raises(ValueError, match=r"femnist/train has no \.json file"):
         problems.federation("femnist", "small", 0)
     for part, count in (("train", 9), ("test", 1)):
-        user = {"x": [[0.5] * 784] * count, "y": [3] * count}
+        user = {"x": [[0.5] * 784] * count, "y": [0, *[3] * (count - 1)]}
         users = {"users": ["a", "b"], "user_data": {"a": user, "b": user}}
         (tmp_path / "femnist" / part).mkdir(parents=True)
         (tmp_path / "femnist" / part / "all.json").write_text(json.dumps(users))

@@ -74,6 +74,9 @@ def test_other_values_compile_nothing_and_finished_runs_stay(swept, monkeypatch)
     # Called where a program is traced.
     built, put = [], traced.with_numbers
     monkeypatch.setattr(traced, "with_numbers", lambda *a: built.append(1) or put(*a))
+    # Other tests may have displaced the programs.
+    sweep(swept.experiment, {"lam": [0.6], "seed": [0]}, out=swept.folder)
+    built.clear()
     before = (swept.results[0].folder / "summary.json").stat().st_mtime_ns
     more = sweep(swept.experiment, {"lam": [0.0, 0.7], "seed": [0]}, out=swept.folder)
     assert built == []
@@ -81,7 +84,7 @@ def test_other_values_compile_nothing_and_finished_runs_stay(swept, monkeypatch)
     after = (swept.results[0].folder / "summary.json").stat().st_mtime_ns
     assert after == before
     about = folder.read_json(swept.folder / "sweep.json")
-    assert about["over"] == {"lam": [0.0, 0.5, 0.7], "seed": [0, 3]}
+    assert about["over"] == {"lam": [0.0, 0.5, 0.6, 0.7], "seed": [0, 3]}
 
 
 @pytest.mark.slow
