@@ -108,7 +108,7 @@ def sweep_figures(runs: Sequence[Result], over: Over) -> dict[str, Figure]:
 
 
 def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figure]:
-    """The accuracy over the number with most values, and over two axes as a map."""
+    """The accuracy over the number with most values, and over two numbers as a map."""
     axes = {name: values for name, values in over.items() if len(values) > 1}
     numbers = {n: v for n, v in axes.items() if all(map(_is_number, v))}
     means = main_accuracies(frame)
@@ -116,7 +116,7 @@ def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figu
         return {}
     along = max(numbers, key=lambda name: len(numbers[name]))
     drawn = {"accuracy": _draw_along(groups, means, along)}
-    if len(axes) == 2:
+    if len(axes) == len(numbers) == 2:
         drawn["accuracy_map"] = _draw_map(groups, means, *axes)
     return drawn
 
