@@ -108,7 +108,7 @@ def sweep_figures(runs: Sequence[Result], over: Over) -> dict[str, Figure]:
 
 
 def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figure]:
-    """The accuracy over the number with most values, and over two numbers as a map."""
+    """The accuracy over the number with most values, and over two axes as a map."""
     axes = {name: values for name, values in over.items() if len(values) > 1}
     numbers = {n: v for n, v in axes.items() if all(map(_is_number, v))}
     means = main_accuracies(frame)
@@ -116,8 +116,10 @@ def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figu
         return {}
     along = max(numbers, key=lambda name: len(numbers[name]))
     drawn = {"accuracy": _draw_along(groups, means, along)}
-    if len(axes) == len(numbers) == 2:
-        drawn["accuracy_map"] = _draw_map(groups, means, *axes)
+    if len(axes) == 2:
+        # Names are longer than numbers, and stand beside their rows.
+        across, down = sorted(axes, key=lambda name: name not in numbers)
+        drawn["accuracy_map"] = _draw_map(groups, means, across, down)
     return drawn
 
 
@@ -171,13 +173,13 @@ def _set_scale(axes: Axes, values: Sequence[float]) -> dict[float, float]:
 
 def _draw_map(groups: Sequence[Group], means: Means, across: str, down: str) -> Figure:
     """The mean accuracy at each pair of values of two axes."""
-    cells = {
-        (axis_text(each.experiment, down), axis_text(each.experiment, across)): np.mean(
-            [100 * value for value in means[each.label].values()]
-        )
-        for each in groups
-        if means.get(each.label)
-    }
+    cells = {}
+    for each in groups:
+        if means.get(each.label):
+            column, row = (axis_text(each.experiment, name) for name in (across, down))
+            if down == "algorithm":  # as it was given, without other options
+                row = label_without(each.runs[0].label, across, column)
+            cells[row, column] = 100 * np.mean([*means[each.label].values()])
     rows, columns = (
         sorted({key[axis] for key in cells}, key=_order) for axis in (0, 1)
     )

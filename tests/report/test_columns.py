@@ -167,7 +167,9 @@ def test_figures_are_over_the_numbers_and_two_axes(swept):
     assert axes.get_xscale() == "log"
     lines = {line.get_label(): tuple(line.get_xdata()) for line in axes.lines}
     assert lines == dict.fromkeys(METHODS, ALPHAS)
-    assert len(drawn["accuracy_map"].axes[0].texts) == 6
+    cells = drawn["accuracy_map"].axes[0]
+    assert len(cells.texts) == 6
+    assert [text.get_text() for text in cells.get_yticklabels()] == sorted(METHODS)
     assert sweeps.figures(groups, frame, {"algorithm": over["algorithm"]}) == {}
     zero = sweeps._set_scale(axes, [0.0, 0.01, 1.0])
     assert list(zero.values()) == [0.0, 1.0, 2.0]
