@@ -108,14 +108,14 @@ def sweep(
     from pfljax.sweep import sweep as run_all
 
     devices.use_compile_cache()
-    found = run_all(experiment, values, quiet=False)
-    if found.results:
+    swept = run_all(experiment, values, quiet=False)
+    if swept.results:
         forms = {"columns": columns, "with_tables": tables, "verbose": verbose}
         # Other processes of the sweep may end now, too.
-        with folder.lock(found.folder, "sweep"):
-            answer = write_report([found.folder], None, (), **forms)
+        with folder.lock(swept.folder, "sweep"):
+            answer = write_report([swept.folder], None, (), **forms)
         show(answer)
-    if found.failed:
+    if swept.failed:
         sys.exit(1)
 
 

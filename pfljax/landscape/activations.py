@@ -63,11 +63,11 @@ def _record(predict, names, params, batch):
     outputs = {}
 
     def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        found = call(*args, **kwargs)
+        output = call(*args, **kwargs)
         name = "/".join(context.module.path)
         if context.method_name == "__call__" and name in names:
-            outputs[name] = found
-        return found
+            outputs[name] = output
+        return output
 
     with nn.intercept_methods(record):
         predict(params, batch)
@@ -86,5 +86,5 @@ def _correlate(size: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     # Units are the fastest axis, behind examples, pixels and steps.
     rows = np.concatenate([z.reshape(-1, size) for z in (a, b)], 1, dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = np.asarray(np.corrcoef(rows.T))
-    return np.nan_to_num(found[:size, size:])
+        correlation = np.asarray(np.corrcoef(rows.T))
+    return np.nan_to_num(correlation[:size, size:])

@@ -47,8 +47,8 @@ def group(
     # As many sums at a time as there are models, for the same program.
     blocks = -(-len(weights) // count)
     filled = np.resize(weights, (blocks, count, count)).astype(np.float32)
-    found = [evaluate(mix(models, jnp.asarray(block)), keep=False) for block in filled]
-    metrics = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(weights)], *found)
+    sums = [evaluate(mix(models, jnp.asarray(block)), keep=False) for block in filled]
+    metrics = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(weights)], *sums)
     return Group(weights=weights, metrics=metrics, models=evaluate(models, keep=True))
 
 

@@ -86,15 +86,15 @@ def _compare(
     index = [np.arange(start, end) for start, end in spans]
     used, places = np.unique(np.concatenate(index), return_inverse=True)
     places = np.split(places, np.cumsum(np.ravel(data.size))[:-1])
-    found = _compute_outputs(outputs, models, data, used)
-    count = len(found)
+    by_model = _compute_outputs(outputs, models, data, used)
+    count = len(by_model)
     result = np.full((count, count), np.nan)
     for i in range(count):
         for j in range(i + 1):
             clients = {i, j} if by_client else {0}
             chosen = np.concatenate([places[k] for k in clients])
             if len(chosen):
-                result[i, j] = measure(found[i, chosen], found[j, chosen])
+                result[i, j] = measure(by_model[i, chosen], by_model[j, chosen])
                 result[j, i] = result[i, j]
     return result
 
@@ -119,7 +119,7 @@ def _evaluate(outputs, models, batch):
     """The outputs of each model for a batch, f32[K, B, d]."""
 
     def evaluate(params):
-        found = outputs(params, batch, None).astype(jnp.float32)
-        return found.reshape(len(batch.mask), -1)
+        values = outputs(params, batch, None).astype(jnp.float32)
+        return values.reshape(len(batch.mask), -1)
 
     return jax.lax.map(evaluate, models)

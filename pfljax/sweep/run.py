@@ -127,8 +127,8 @@ def _run_some(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, int]:
     point = left[0]
     options = {"quiet": work.quiet, "report": False, "traced": work.traced}
     with work.watching(point):
-        found = run(point.experiment, point.federation, task=work.task, **options)
-        work.done[point.experiment.folder] = found
+        finished = run(point.experiment, point.federation, task=work.task, **options)
+        work.done[point.experiment.folder] = finished
     return 1, lanes
 
 
@@ -151,8 +151,8 @@ def _run_together(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, i
                 elif lanes < 0:
                     lanes = min(-lanes, together.count_fitting(prepared))
         names = list(runs)
-        found = together.train_together([*runs.values()], lanes, work.quiet)
-    work.failed |= {names[index]: _reason(error) for index, error in found.items()}
+        failed = together.train_together([*runs.values()], lanes, work.quiet)
+    work.failed |= {names[index]: _reason(error) for index, error in failed.items()}
     for point in left[:taken]:
         where = point.experiment.folder
         if where not in work.failed and point not in work.busy:

@@ -107,13 +107,13 @@ def write_landscape(
       ValueError: the kind is unknown, an option is wrong or does not belong to this
         kind, or the kind does not fit the run.
     """
-    given = LandscapeOptions(kind, **options)
-    if given.other is not None:
-        given = given.replace(other=Path(given.other))
+    wanted = LandscapeOptions(kind, **options)
+    if wanted.other is not None:
+        wanted = wanted.replace(other=Path(wanted.other))
     path = Path(path)
-    asked = check_options(path, given)
+    asked = check_options(path, wanted)
     run = Finished(path, federation, task)
-    name = name_files(path, given)
+    name = name_files(path, wanted)
     unfinished = path / "landscape" / f"{name}.blocks.npz"
     state = f"{config.digest(run.experiment)} {int(run.state.round)} {asked}"
     result = KINDS[kind].compute(run, asked, Store(unfinished, state))

@@ -45,8 +45,8 @@ def compute_pairs(
     """
     chosen, parts = _choose_clients(run, options)
     t = place_points(options, 0, 0.5, 1)
-    found = _evaluate_parts(parts, options, t, store)
-    columns = _describe_pairs(found, t)
+    arrays = _evaluate_parts(parts, options, t, store)
+    columns = _describe_pairs(arrays, t)
     rows = describe_rows(run, options).replace("each client's own", "both clients'")
     text = f"{_introduce(run, chosen, parts)}{rows}; {_average(columns)}"
     if options.align:
@@ -54,8 +54,8 @@ def compute_pairs(
         before = _average(_describe_pairs(found_before, t))
         text += f"; before the units were aligned: {before}"
     shown = [*(f"{name} barrier" for name in METRICS), "cosine"]
-    result = _describe(chosen.ids, found, columns, shown)
-    along = {"t": t} | {f"line/{name}": found[name] for name in METRICS}
+    result = _describe(chosen.ids, arrays, columns, shown)
+    along = {"t": t} | {f"line/{name}": arrays[name] for name in METRICS}
     arrays = result.arrays | along
     return result._replace(arrays=arrays, text=text, facts=f"Each line has {rows}.")
 
@@ -94,12 +94,12 @@ def _introduce(run: Finished, chosen: Finished, parts: list[Finished]) -> str:
 
 def _describe(
     ids: np.ndarray,
-    found: dict[str, np.ndarray],
+    arrays: dict[str, np.ndarray],
     columns: dict[str, np.ndarray],
     shown: list[str],
 ) -> Landscape:
     """The landscape of pairs of these clients, without its text."""
-    numbers = {name: found[name] for name in ("client", "other")}
+    numbers = {name: arrays[name] for name in ("client", "other")}
     squares = {
         name: _make_square(ids, numbers, values, DIAGONAL.get(name, 0.0))
         for name, values in columns.items()
@@ -117,8 +117,8 @@ def _evaluate_parts(
     parts: list[Finished], options: LandscapeOptions, t: np.ndarray, store: blocks.Store
 ) -> dict[str, np.ndarray]:
     """All pairs of clients, of those of each architecture: f[P, T] and f[P]."""
-    found = [_evaluate(part, options, t, store) for part in parts]
-    return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+    dicts = [_evaluate(part, options, t, store) for part in parts]
+    return {name: np.concatenate([each[name] for each in dicts]) for name in dicts[0]}
 
 
 def _evaluate(
@@ -166,12 +166,12 @@ def _gather(models: Iterable[Params]) -> Params:
 
 
 def _describe_pairs(
-    found: dict[str, np.ndarray], t: np.ndarray
+    arrays: dict[str, np.ndarray], t: np.ndarray
 ) -> dict[str, np.ndarray]:
     """The numbers of each pair, f[P]."""
-    line = Line(t, {name: found[name] for name in METRICS})
+    line = Line(t, {name: arrays[name] for name in METRICS})
     barriers = {f"{name} barrier": barrier(line, name) for name in METRICS}
-    return barriers | {name: found[name] for name in PARAMETERS}
+    return barriers | {name: arrays[name] for name in PARAMETERS}
 
 
 def _make_square(
