@@ -43,6 +43,7 @@ def describe_split(federation: Federation) -> str:
         return ""
     validation, test = (
         SOURCES.get(manifest[f"{part}_from"], f"{manifest[part]:.3g} of their examples")
+        + _count_clients_without(federation, part)
         for part in ("validation", "test")
     )
     if manifest["validation_from"] == "clients" and not manifest["validation"]:
@@ -52,6 +53,15 @@ def describe_split(federation: Federation) -> str:
         for part, count in manifest["unused"].items()
     ]
     return f"clients validate on {validation} and test on {test}{''.join(unused)}"
+
+
+def _count_clients_without(federation: Federation, part: str) -> str:
+    """How many clients have no official examples of this part; "" if all have some."""
+    is_official = federation.manifest[f"{part}_from"] != "clients"
+    without = int(np.sum(np.asarray(federation.parts[part].size) == 0))
+    if not is_official or not without:
+        return ""
+    return f" ({without} of {federation.num_clients} have none)"
 
 
 def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:

@@ -120,6 +120,14 @@ def test_a_run_says_on_what_its_clients_are_evaluated():
         validated, tested = describe_split(federation).split(" and test ")
         assert words in validated
         assert tested.startswith(words)
+    owners = [0, 0, 0, 1, 1, 0, 0, 0, 0]  # the second has no test examples
+    official = [0, 1, 2, 0, 2, 0, 1, 0, 0]
+    arrays = data.from_arrays(
+        np.zeros((9, 2)), np.zeros(9, int), client=owners, official=official
+    )
+    natural = {"num_clients": None, "seed": 0, "test_from": "official_own"}
+    federation = data.federate(arrays, "natural", **natural)
+    assert describe_split(federation).endswith("official examples (1 of 2 have none)")
 
 
 def test_clients_of_ones_own_are_held_out_alike(federation):
