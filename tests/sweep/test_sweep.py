@@ -103,7 +103,7 @@ def test_numbers_of_the_optimizer_and_the_server(tmp_path):
         {"algorithm": "fedavg", "profile": "speed_groups", "mode": "fedbuff:buffer=2"},
         {"profile": "speed_groups", "channel": "sign_flip:attackers=0.3"},
         {"algorithm": "fedavg", "unseen": 0.2, "eval_after_training": True},
-        {"algorithm": "fedavg", "dissimilarity": True, "devices": 2},
+        {"algorithm": "fedavg", "dissimilarity": True},
         {"algorithm": "feddf:server_steps=20,server_lr=0.1", "public": 0.1},
         {"algorithm": "lg_fedavg", "models": ("mlp", "mlp:hidden=(64,64)")},
         {"algorithm": "apfl", "state_storage": "disk"},
