@@ -229,7 +229,6 @@ def drifted(problem: Problem, clients: int, small: bool, seed: int) -> Federatio
         num_clients=None,
         seed=seed,
         validation=0.0,
-        test_from="official_own",
     )
 
 

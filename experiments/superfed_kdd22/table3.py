@@ -16,9 +16,7 @@ after 500 (see `REPORT.md`). The small scale took 24 min on two busy cores.
 
 from protocol import PROTOCOL, Column, main
 
-NATURAL = PROTOCOL.replace(
-    partition="natural", clients=None, lr_decay=0.995, test_from="official_own"
-)
+NATURAL = PROTOCOL.replace(partition="natural", clients=None, lr_decay=0.995)
 FEMNIST = Column(
     "FEMNIST",
     {"table": "T3", "dataset": "FEMNIST"},

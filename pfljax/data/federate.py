@@ -8,6 +8,7 @@ import numpy as np
 from pfljax.core import factories, requirements
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import (
+    OFFICIAL_NAMES,
     OFFICIAL_TEST,
     OFFICIAL_TRAIN,
     OFFICIAL_VALIDATION,
@@ -21,16 +22,17 @@ from pfljax.data.manifest import describe
 from pfljax.data.partitions import parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition
 from pfljax.data.split import (
+    OFFICIAL,
     TEST,
     VALIDATION,
     Split,
     append_official,
+    choose_source,
     split_examples,
-    validation_from,
 )
 
 EXAMPLES = ("train", "all")
-TEST_FROM = ("clients", "official", "official_classes", "official_own")
+TEST_FROM = ("clients", "official", "official_classes")
 
 
 @factories.validate
@@ -58,18 +60,20 @@ def federate(
         num_clients: C; None if the partition knows it ("natural", a Partition).
         seed: seed of the partition and of the split.
         params: parameters of the partition, by name; None for its defaults.
-        test: a client with n examples keeps int(test * n) for testing.
+        test: a client with n examples keeps int(test * n) for testing, unless
+            `test_from` gives it official test examples.
         validation: a client with n examples keeps int(validation * n) for validation,
             unless the data have official validation examples. A natural client has its
             own of them, with true labels; other clients have them as `test_from` says,
             except "clients".
         stratified: take both evenly over the client's labels.
         examples: deal the official "train" examples only, or "all".
-        test_from: "clients" tests on a client's own examples; "official" on the whole
-            official test set, one copy for all; "official_classes" on its examples of
-            the classes that the client holds, copied once for each set of classes;
-            "official_own" on the test examples of the same natural client. Natural
-            clients that have only test examples are left out; the manifest lists them.
+        test_from: "clients" tests on a client's own examples: a natural client on its
+            official test examples, if the data have any, and others on the share
+            `test`; "official" on the whole official test set, one copy for all;
+            "official_classes" on its examples of the classes that the client holds,
+            copied once for each set of classes. Natural clients that have only test
+            examples are left out; the manifest lists them.
         noise: wrong labels for training and validation examples, such as
             "pair:rate=0.1"; see `pfljax.data.label_noise.label_noise`. Examples are
             dealt by their true labels; the manifest counts the noisy ones.
@@ -81,35 +85,37 @@ def federate(
         ValueError: types, fractions or names are wrong, or a client has no examples.
     """
     _check_choices(arrays, partition_name, params, examples, test_from)
-    # Clients that are tested on other examples keep none of theirs for it.
-    test = test if test_from == "clients" else 0.0
     partition_name, params = parse_name(partition_name, params)
     index = _choose_examples(arrays, examples)
     index, held_by_server = _set_aside(index, partition_name, public, seed)
     dealt = _deal(arrays, partition_name, num_clients, seed, params, index)
     _check_dealt(arrays, dealt, num_clients)
-    source = "clients"
+    sources = {VALIDATION: "clients", TEST: test_from}
     if examples == "train":
-        source = validation_from(arrays, dealt, test_from)
-    _check_leaks(arrays, dealt, source, test_from)
+        sources = {
+            part: choose_source(arrays, dealt, part, test_from) for part in OFFICIAL
+        }
+    _check_leaks(arrays, dealt, sources)
+    # Clients that have official examples keep none of theirs for it.
+    validation = validation if sources[VALIDATION] == "clients" else 0.0
+    test = test if sources[TEST] == "clients" else 0.0
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
     # partition, which has the seed alone.
-    validation = validation if source == "clients" else 0.0
     split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
     # After the partition, which goes by true labels; before official examples join.
     noisy = flip_labels(arrays, split, dealt, noise, seed)
-    split = append_official(split, arrays, dealt, VALIDATION, source)
-    split = append_official(split, arrays, dealt, TEST, test_from)
+    for part, source in sources.items():
+        split = append_official(split, arrays, dealt, part, source)
     settings: dict[str, Any] = {
         "partition": partition_name if isinstance(partition_name, str) else "given",
         "params": params,
         "seed": seed,
         "test": test,
         "validation": validation,
-        "validation_from": source,
+        "validation_from": sources[VALIDATION],
         "stratified": stratified,
         "examples": examples,
-        "test_from": test_from,
+        "test_from": sources[TEST],
         "noise": noise,
         **_left_out(arrays, partition_name, dealt.order),
     }
@@ -210,21 +216,16 @@ def _check_dealt(arrays: Arrays, dealt: Partition, num_clients: int | None) -> N
         )
 
 
-def _check_leaks(
-    arrays: Arrays, dealt: Partition, validation_from: str, test_from: str
-) -> None:
+def _check_leaks(arrays: Arrays, dealt: Partition, sources: dict[int, str]) -> None:
     """Raises a ValueError if clients would train on what they are evaluated on."""
     official = arrays.official[dealt.order]
-    if test_from != "clients" and np.any(official == OFFICIAL_TEST):
-        raise ValueError(
-            f"test_from is {test_from!r}, but clients hold official test examples; "
-            "choose examples='train' or test_from='clients'"
-        )
-    if validation_from != "clients" and np.any(official == OFFICIAL_VALIDATION):
-        raise ValueError(
-            "the Partition has official validation examples; leave them out, or choose "
-            "examples='all'"
-        )
+    for part, source in sources.items():
+        if source != "clients" and np.any(official == OFFICIAL[part]):
+            raise ValueError(
+                f"clients train on official {OFFICIAL_NAMES[OFFICIAL[part]]} examples, "
+                "on which they would be evaluated; leave these out of the Partition, "
+                "or choose examples='all' and test_from='clients'"
+            )
 
 
 def _count_unused(

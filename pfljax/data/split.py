@@ -1,6 +1,6 @@
 """Splits each client's examples, and appends official ones, which clients may share."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,21 +89,33 @@ def _even_parts(
     return part
 
 
-def validation_from(arrays: Arrays, dealt: Partition, test_from: str) -> str:
-    """Returns where validation examples come from, in the words of `test_from`.
+def choose_source(arrays: Arrays, dealt: Partition, part: int, test_from: str) -> str:
+    """Returns where the examples of a part come from: `test_from`, or "official_own".
 
-    Official ones are those of the same natural client, whatever clients are tested on.
-    Where clients are not natural clients, they are chosen as test examples are.
+    A natural client has its own official examples, unless it is tested on those of
+    all clients.
+
+    Raises:
+        ValueError: no natural client has both training and test examples.
     """
-    validation = arrays.official == OFFICIAL_VALIDATION
-    if not np.any(validation):
+    official = arrays.official == OFFICIAL[part]
+    if not np.any(official):
         return "clients"
     owner = _natural_owner(arrays, dealt)
-    if owner is None or arrays.client is None:
+    is_tested_on_others = part == TEST and test_from != "clients"
+    if owner is None or arrays.client is None or is_tested_on_others:
         return test_from
-    # Clients that only validate do not train.
-    are_held = np.any(np.isin(owner, arrays.client[validation]))
-    return "official_own" if are_held else "clients"
+    others = np.unique(arrays.client[official])
+    if np.any(np.isin(owner, others)):
+        return "official_own"
+    if part == TEST:
+        share = len(others) / (len(others) + len(owner))
+        raise ValueError(
+            "natural clients have either training or test examples, as in LEAF's split "
+            f"by user; choose examples='all' and unseen={share:.2g} for clients that "
+            "do not train"
+        )
+    return "clients"  # those that only validate do not train
 
 
 def append_official(
@@ -162,35 +174,18 @@ def _natural_examples(
 
     The indices to append, and the offset and size i64[C] of each client.
     """
-    if arrays.client is None:
-        raise ValueError(
-            f"test_from='official_own', but data set {arrays.name!r} has no natural "
-            "clients; choose test_from='official'"
-        )
-    natural = _natural_owner(arrays, dealt)
-    if natural is None:
-        raise ValueError(
-            "test_from='official_own', but a client holds examples of two natural "
-            "clients; choose partition='natural'"
-        )
-    index = index[np.argsort(arrays.client[index], kind="stable")]
-    owner = arrays.client[index]
+    clients: Any = arrays.client
+    natural: Any = _natural_owner(arrays, dealt)
+    index = index[np.argsort(clients[index], kind="stable")]
+    owner = clients[index]
     # The examples are sorted by owner, so those of a natural client are a span.
     start = np.searchsorted(owner, natural, "left")
     end = np.searchsorted(owner, natural, "right")
-    if not np.any(end > start):
-        others = len(np.unique(owner))
-        share = others / (others + len(natural))
-        raise ValueError(
-            "test_from='official_own', but natural clients have either training or "
-            "test examples, as in LEAF's split by user: choose examples='all', "
-            f"test_from='clients', and unseen={share:.2g} for clients that do not train"
-        )
     return index, start, end - start
 
 
 def _natural_owner(arrays: Arrays, dealt: Partition) -> np.ndarray | None:
-    """Returns the natural client that each client is, i32[C]; None if one is several.
+    """Returns the natural client that each client is, i32[C]; None if they are others.
 
     Data without natural clients have None as well.
     """
@@ -199,4 +194,4 @@ def _natural_owner(arrays: Arrays, dealt: Partition) -> np.ndarray | None:
     owner = arrays.client[dealt.order]
     natural = owner[dealt.offset]
     is_one = np.array_equal(owner, np.repeat(natural, dealt.size))
-    return natural if is_one else None
+    return natural if is_one and len(np.unique(natural)) == len(natural) else None

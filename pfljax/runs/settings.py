@@ -67,13 +67,14 @@ class Experiment:
       partition: How the examples are divided over the clients, such as
         "dirichlet:alpha=0.5". See `pfljax list partitions`.
       clients: The number of clients. None takes the natural clients of the data set.
-      test: The share of each client's examples held out for testing.
+      test: The share of each client's examples held out for testing, if it has no
+        official test examples.
       validation: The share of each client's examples held out for validation, if the
         data set has no official validation examples.
       stratified: Split each client's examples class by class.
-      test_from: Test on each client's own examples ("clients"), on the "official" test
-        set, on its examples of the client's classes ("official_classes"), or on those
-        of the natural client ("official_own").
+      test_from: Test on each client's own examples ("clients"; natural clients on their
+        official test examples), on the "official" test set, or on its examples of the
+        client's classes ("official_classes").
       examples: Divide the official "train" examples, or "all" of them.
       noise: Wrong training labels, such as "pair:rate=0.1" or "symmetric:rate=0.2".
         "poison:attackers=0.2" gives them to malicious clients only.
@@ -166,9 +167,7 @@ class Experiment:
     test: Part = 0.2
     validation: Part = 0.1
     stratified: bool = False
-    test_from: Literal["clients", "official", "official_classes", "official_own"] = (
-        "clients"
-    )
+    test_from: Literal["clients", "official", "official_classes"] = "clients"
     examples: Literal["train", "all"] = "train"
     noise: Component = setting(default="none", converter=convert)
     unseen: Part = 0.0

@@ -127,18 +127,17 @@ def marked(arrays):
 
 @pytest.mark.parametrize("validation", [0.0, 0.1])
 @pytest.mark.parametrize("test_from", TEST_FROM)
-def test_natural_clients_have_their_own_validation_examples(
-    marked, test_from, validation
-):
+def test_natural_clients_keep_their_official_split(marked, test_from, validation):
     found = federate(
-        marked, "natural", num_clients=None, seed=0, test=0, validation=validation,
+        marked, "natural", num_clients=None, seed=0, validation=validation,
         test_from=test_from, noise="pair:rate=0.9",
     )  # fmt: skip
+    kept = parts(found)[: 3 if test_from == "clients" else 2]
     for k in range(7):
-        for part, official in ((found.train, 0), (found.validation, 2)):
+        for part, official in zip(kept, (0, 2, 1), strict=False):
             own = np.flatnonzero((marked.client == k) & (marked.official == official))
             assert sorted(examples_of(part, k)) == own.tolist()
-    is_given = found.official == 2
+    is_given = found.official != 0
     labels = found.validation.examples.y[is_given]
     np.testing.assert_array_equal(labels, marked.y[found.index[is_given]])
 
@@ -155,6 +154,15 @@ def test_other_clients_are_validated_as_they_are_tested(marked, test_from, chose
         np.testing.assert_array_equal(examples_of(found.validation, k), wanted)
 
 
+def test_clients_that_share_a_natural_client_split_their_own_examples(marked):
+    one = marked._replace(client=np.zeros(ROWS, np.int32))
+    for how in "iid", "natural":
+        found = federate(one, how, num_clients=1 if how == "iid" else None, seed=0)
+        assert found.manifest["test_from"] == "official_own"
+    found = federate(one, "iid", num_clients=2, seed=0)
+    assert found.manifest["test_from"] == "clients"
+
+
 def test_validation_examples_that_no_client_has_are_counted(marked):
     official, kept = (np.flatnonzero(marked.official == part) for part in (2, 0))
     found = federate(marked, "iid", num_clients=6, seed=0)
@@ -168,7 +176,7 @@ def test_validation_examples_that_no_client_has_are_counted(marked):
 
 def test_clients_do_not_train_on_official_validation_examples(marked):
     lists = from_indices([[0, 1, 4], [2, 3]])
-    with pytest.raises(ValueError, match="has official validation examples; leave"):
+    with pytest.raises(ValueError, match="train on official validation examples"):
         federate(marked, lists, num_clients=2, seed=0, test_from="official")
 
 
@@ -279,7 +287,7 @@ WRONG = [
     (
         "iid",
         {"examples": "all", "test_from": "official"},
-        "hold official test examples",
+        "train on official test examples",
     ),
     ("iidd", {}, "unknown partition 'iidd'"),
     ("iid", {"params": {"alpha": 1}}, "unknown parameter 'alpha'"),

@@ -125,8 +125,7 @@ def test_a_run_says_on_what_its_clients_are_evaluated():
     arrays = data.from_arrays(
         np.zeros((9, 2)), np.zeros(9, int), client=owners, official=official
     )
-    natural = {"num_clients": None, "seed": 0, "test_from": "official_own"}
-    federation = data.federate(arrays, "natural", **natural)
+    federation = data.federate(arrays, "natural", num_clients=None, seed=0)
     assert describe_split(federation).endswith("official examples (1 of 2 have none)")
 
 

@@ -69,16 +69,13 @@ def test_users_are_tested_on_the_examples_of_their_test_files(tmp_path):
         }
         write(tmp_path, part, "all.json", users)
     arrays = load("leaf", path=str(tmp_path))
-    given = {"num_clients": None, "seed": 0, "test_from": "official_own"}
-    found = federate(arrays, "natural", validation=0.0, **given)
+    found = federate(arrays, "natural", num_clients=None, seed=0, validation=0.0)
     assert np.asarray(found.train.size).tolist() == [4, 3, 5]
     assert np.asarray(found.test.size).tolist() == [2, 0, 3]
     x = np.asarray(found.test.examples.x)[:, 0]
     for k, user in enumerate("abc"):
         at, size = int(found.test.offset[k]), int(found.test.size[k])
         assert (x[at : at + size] == ord(user)).all()
-    with pytest.raises(ValueError, match="two natural clients; choose partition="):
-        federate(arrays, "iid", **given | {"num_clients": 2})
 
 
 def test_femnist_in_shards_as_leaf_writes_them(tmp_path):
@@ -139,7 +136,7 @@ def test_shakespeare_with_leafs_hierarchies_and_counts(tmp_path):
     ]
     assert "".join(letters[i] for i in found.y) == text[80:101]
     given = {"num_clients": None, "seed": 0, "validation": 0.0}
-    one = federate(found, "natural", **given, test_from="official_own")
+    one = federate(found, "natural", **given)
     assert [int(part.size[0]) for part in (one.train, one.test)] == [20, 1]
 
 
@@ -152,7 +149,7 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
         write(tmp_path, part, "all.json", examples)
     arrays = load("leaf", path=str(tmp_path))
     given = {"num_clients": None, "seed": 0, "validation": 0.0}
-    for test_from in ("clients", "official", "official_own"):
+    for test_from in ("clients", "official"):
         found = federate(arrays, "natural", test_from=test_from, **given)
         assert found.manifest["left_out"] == left_out
         assert found.num_clients == len(train)
@@ -273,8 +270,8 @@ def test_users_that_only_test_are_newcomers(tmp_path):
         write(tmp_path, part, "all.json", examples)
     arrays = load("leaf", path=str(tmp_path))
     given = {"num_clients": None, "seed": 0}
-    with pytest.raises(ValueError, match=r"examples='all', .* unseen=0\.4"):
-        federate(arrays, "natural", test_from="official_own", **given)
+    with pytest.raises(ValueError, match=r"examples='all' and unseen=0\.4"):
+        federate(arrays, "natural", **given)
 
 
 @pytest.mark.parametrize("classes", [0, -1, 2.5, "3", 2**40])

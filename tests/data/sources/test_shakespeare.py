@@ -105,10 +105,7 @@ def test_roles_are_the_clients(cache_dir, tmp_path):
     texts = {"z/MACBETH": "b" * 600, "a/HAMLET": "a" * 1000, "a/Page": "c" * 20}
     assert prepare("shakespeare_roles", raw_dir=keep(tmp_path / "raw", texts)).exists()
     arrays = load("shakespeare_roles", stride=20)
-    found = federate(
-        arrays, "natural",
-        num_clients=None, seed=0, validation=0.0, test_from="official_own",
-    )  # fmt: skip
+    found = federate(arrays, "natural", num_clients=None, seed=0, validation=0.0)
     assert np.asarray(found.train.size).tolist() == [36, 20]  # int(0.8 n) of 46, 26
     assert np.asarray(found.test.size).tolist() == [7, 3]
     for k, letter in enumerate("ab"):
