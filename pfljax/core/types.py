@@ -87,6 +87,7 @@ class Task(NamedTuple):
     # The task of a small model that is the same for all clients, if their own models
     # have several architectures; None if this model is the same for all.
     proxy: "Task | None" = None
+    initial: Params | None = None  # the first model of the server; None draws it
     # Shape of the features of one example, such as (512,); () if it is not known.
     feature_shape: tuple[int, ...] = ()
     # The tasks of all architectures of the federation, and the number of this one among

@@ -81,6 +81,8 @@ def join_stacks(setting: Setting, stacks: list[Any]) -> Any:
 
 def first_params(task: Task, key: Key) -> Any:
     """The parameters from which every first state is made."""
+    if task.initial is not None:
+        return jax.tree.map(jnp.asarray, task.initial)
     return task.init(derive(key, "params"))
 
 
@@ -167,5 +169,8 @@ def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
 @memoize
 def _make_params(task: Same, grid: Grid | None) -> Callable[[Key], Any]:
     everywhere = mesh.sharding(grid, mesh.WHOLE)
+    initial = task.value.initial
+    if initial is not None:
+        return lambda key: jax.device_put(initial, everywhere)
     make = partial(first_params, task.value)
     return quickly_compiled(make, out_shardings=everywhere)

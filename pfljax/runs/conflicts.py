@@ -14,6 +14,8 @@ def conflicts(experiment: Experiment) -> Iterator[str]:
     yield from _models(experiment)
     yield from _dissimilarity(experiment)
     yield from _clock(experiment)
+    if experiment.initial is not None and experiment.models:
+        yield "initial is one model, but models are several; choose one of the two"
     if experiment.monitor != "accuracy" and experiment.patience is None:
         yield f"monitor is {experiment.monitor!r}, but patience is None; set patience"
     if experiment.pin_clients and experiment.state_storage != "device":

@@ -9,6 +9,7 @@ clients.npz       metrics of each client at each evaluation, written at the end
 summary.json      the last round, the round chosen on validation, traffic
 report.html       the page
 checkpoints/      the newest states
+initial.npz       the model of another run from which it starts (`--initial`)
 clients/          client states in a store (pfljax.engine.paging)
 landscape/        what `pfljax landscape` wrote
 metrics.csv, tensorboard/, wandb/   the log in other formats (`--log`)
@@ -34,6 +35,7 @@ from pfljax.runtime.files import BusyError, FolderError
 
 LOCK = ".lock"
 EVALUATIONS = ".evaluations"
+INITIAL = "initial.npz"
 MARKS = {"run": "config.json", "sweep": "sweep.json"}  # in every such folder
 OWN_FILES = (  # of a run or sweep; other results do not overwrite them
     *MARKS.values(),
@@ -43,6 +45,7 @@ OWN_FILES = (  # of a run or sweep; other results do not overwrite them
     "clients.npz",
     "summary.json",
     "report.html",
+    INITIAL,
 )
 
 

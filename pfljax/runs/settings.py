@@ -61,6 +61,8 @@ class Experiment:
         the smallest of `models`.
       precision: The precision of the model's products. "tf32" rounds their factors
         where the device can. "bfloat16" rounds everything but parameters and losses.
+      initial: The run folder whose last server's model is the first one here, or a file
+        of `pfljax export`. None draws the first model.
 
     Data:
       dataset: The data set. See `pfljax list datasets`.
@@ -160,6 +162,7 @@ class Experiment:
     models: tuple[Component, ...] = setting(default=(), converter=convert_all)
     proxy: Component = setting(default="auto", converter=convert)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    initial: Text | None = None
 
     dataset: Component = setting(default="digits", converter=convert)
     partition: Component = setting(default="shards:per_client=2", converter=convert)

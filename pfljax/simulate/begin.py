@@ -29,6 +29,7 @@ from pfljax.simulate import (
 )
 from pfljax.simulate.components import resolve_model
 from pfljax.simulate.evaluation import list_splits
+from pfljax.simulate.export import load_initial
 from pfljax.simulate.federation import (
     build_federation,
     describe_scaling,
@@ -123,11 +124,14 @@ def begin(
     _check_patience(experiment, training)
     manifest = partition.manifest(training, unseen, from_python=federation is not None)
     check_same("data", repr(claims.identity(manifest)))
-    sim = width.choose(experiment, training, task, path, traced)
+    initial = load_initial(experiment, path)
+    sim = width.choose(experiment, training, task, path, traced, initial)
     malicious.malicious_share(sim.setting.channel, training)  # checks it
     # The folder is begun last, so that corrected settings can use the same one.
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     ask(claims.begin, path, experiment, described, sim.setting.width)
+    if initial is not None:
+        ask(folder.write_arrays, path / folder.INITIAL, initial.arrays)
     if not quiet:
         _announce(sim, training, own_task=task is not None)
     examples = partition.examples(training, unseen)
@@ -187,7 +191,8 @@ def check_method(
     experiment = validate(experiment, federation, task)
     devices.prepare()
     training, _ = build_federation(experiment, federation)
-    simulation.simulation(experiment, training, task, traced)
+    initial = load_initial(experiment, Path(experiment.folder))
+    simulation.simulation(experiment, training, task, traced, initial)
     return experiment
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ from pfljax.runs.result import Evaluation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.simulate import begin, evaluation, width
+from pfljax.simulate.export import load_initial
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.place import place
 
@@ -65,7 +67,8 @@ def build(
     devices.prepare()
     devices.check(experiment.devices)
     data, _ = build_federation(experiment, federation)
-    sim = width.choose(experiment, data, task)
+    initial = load_initial(experiment, Path(experiment.folder))
+    sim = width.choose(experiment, data, task, initial=initial)
     population = DevicePopulation(sim.rounds, sim.setting.groups)
 
     def init(key: Key) -> RunState:

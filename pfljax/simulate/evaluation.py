@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine
-from pfljax.core.keys import derive
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.engine import placement
@@ -71,7 +70,7 @@ def evaluate(
 def newcomer_states(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:
     """Stacked states of clients of one architecture that never took part."""
     architecture = client_architecture(sim, ids[0])
-    params = architecture.task.init(derive(state.key, "params"))
+    params = engine.first_params(architecture.task, state.key)
     algorithm = architecture.setting.algorithm
 
     def newcomer(client_id: jax.Array) -> Any:

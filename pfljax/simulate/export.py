@@ -14,11 +14,13 @@ from pfljax.evaluation.programs import client_models
 from pfljax.evaluation.views import PERSONAL
 from pfljax.runs import checkpoint, checks, claims, config, folder, partition
 from pfljax.runs.exported import load_params as load_params
+from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import arguments, components, simulation
 from pfljax.simulate.blocks import take
 from pfljax.simulate.exported_models import make_predict
 from pfljax.simulate.federation import build_federation
+from pfljax.simulate.first_state import Initial
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.shape import Shape
 
@@ -46,7 +48,8 @@ def load_state(
     claims.check_data(path, manifest)
     # One device is enough to read a model.
     on_one_device = experiment.replace(devices=1, pin_clients=False)
-    sim = simulation.simulation(on_one_device, training, task)
+    initial = load_initial(experiment, path)
+    sim = simulation.simulation(on_one_device, training, task, initial=initial)
     saved = checkpoint.restore(
         path / "checkpoints",
         simulation.abstract(sim),
@@ -57,6 +60,37 @@ def load_state(
     if saved is None:
         raise folder.FolderError(f"{path} has no checkpoint yet; run it first")
     return sim, training, saved.state
+
+
+def load_initial(experiment: Experiment, path: Path) -> Initial | None:
+    """The model that a run starts from; None if it is drawn.
+
+    A run that has begun in the folder `path` has its own copy.
+
+    Raises:
+      ValueError: `initial` is neither a run folder nor a file.
+      FolderError: the run has no checkpoint, or the file is damaged.
+    """
+    if experiment.initial is None:
+        return None
+    source = Path(experiment.initial)
+    if (path / folder.INITIAL).exists():
+        arrays = folder.read_arrays(path / folder.INITIAL)
+    elif source.is_file():
+        arrays = folder.read_arrays(source)
+    else:
+        expected = "a run folder, or a file of `pfljax export`"
+        require("initial", experiment.initial, source.is_dir(), expected)
+        arrays = _name(server_model(source))
+    checksum = 0
+    for array in arrays.values():
+        checksum = partition.crc(array, checksum)
+    return Initial(checksum, arrays)
+
+
+def _name(model: Any) -> dict[str, np.ndarray]:
+    """The arrays of a model by name."""
+    return {name: np.asarray(leaf) for name, leaf in tree.paths(model).items()}
 
 
 def load_task(path: str | Path, client: int = 0) -> Task:
@@ -153,7 +187,7 @@ def export(
         model = server_model(path, federation, task)
     else:
         model = personal_model(path, client, federation, task)
-    arrays = {name: np.asarray(leaf) for name, leaf in tree.paths(model).items()}
+    arrays = _name(model)
     if not arrays:
         raise ValueError(f"the server of {path} has no state; give --client")
     folder.write_arrays(out, arrays)

@@ -21,7 +21,12 @@ from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import clocks, model_checks, traced
 from pfljax.simulate.architectures import mean_traffic
 from pfljax.simulate.components import make_setting, make_task, resolve_width
-from pfljax.simulate.first_state import make_init, shapes_of_state
+from pfljax.simulate.first_state import (
+    Initial,
+    make_init,
+    shapes_of_state,
+    start_from,
+)
 from pfljax.simulate.program_parts import (
     Architecture,
     block_size,
@@ -68,6 +73,7 @@ def simulation(
     federation: Federation,
     task: Task | None = None,
     names: Collection[str] = (),
+    initial: Initial | None = None,
 ) -> Simulation:
     """The compiled functions, which experiments that differ only in the seed share.
 
@@ -95,7 +101,7 @@ def simulation(
     kind = Kind(key, (), key)
     if names:
         kind = traced.make_kind(key, names, task or make_task(key, shape), shape)
-    sim = _simulation(kind, method, shape, task and Same(task), devices_read)
+    sim = _simulation(kind, method, shape, task and Same(task), devices_read, initial)
     if kind.names:
         sim = traced.bind(sim, key, shape, traced.numbers_of(key, kind.names))
     clocks.check_deadline(sim.setting, federation.train.size)
@@ -111,11 +117,14 @@ def _simulation(
     shape: Shape,
     own: Same | None,
     _devices: int | None,
+    initial: Initial | None,
 ) -> Simulation:
     experiment = kind.example
     task = own.value if own else make_task(experiment, shape)
     if own:
         model_checks.check_task(own, shape.input_shape, shape.num_classes)
+    if initial is not None:
+        task = start_from(task, initial)
     setting, num_clients = make_setting(experiment, task, shape), shape.num_clients
     model_checks.check_own(experiment.algorithm.name, setting, task, shape)
     model_checks.check_observed(setting, task, shape)

@@ -13,6 +13,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import components, simulation, size
+from pfljax.simulate.first_state import Initial
 from pfljax.simulate.place import owners
 from pfljax.simulate.shape import make_shape
 from pfljax.simulate.simulation import Simulation
@@ -24,11 +25,12 @@ def choose(
     task: Task | None,
     path: Path | None = None,
     traced: Collection[str] = (),
+    initial: Initial | None = None,
 ) -> Simulation:
     """The simulation with the width of the experiment, or of the platform.
 
-    A run that was begun in the folder `path` keeps its width. The numbers `traced` are
-    those of `simulation`.
+    A run that was begun in the folder `path` keeps its width. `traced` and `initial`
+    are those of `simulation`.
 
     Raises:
       ValueError: it needs more memory than there is.
@@ -37,7 +39,7 @@ def choose(
     @functools.cache
     def build(width: int | None) -> Simulation:
         wide = experiment.replace(width=width)
-        return simulation.simulation(wide, federation, task, traced)
+        return simulation.simulation(wide, federation, task, traced, initial)
 
     known = components.resolve_width(experiment)
     # XLA aborts the process if it compiles a program that is far too large.
