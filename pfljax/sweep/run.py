@@ -152,10 +152,13 @@ def _run_together(left: Sequence[Point], lanes: int, work: Work) -> tuple[int, i
                     lanes = min(-lanes, together.count_fitting(prepared))
         names = list(runs)
         failed = together.train_together([*runs.values()], lanes, work.quiet)
-    work.failed |= {names[index]: _reason(error) for index, error in failed.items()}
+    broken = {names[index] for index in failed}
     for point in left[:taken]:
         where = point.experiment.folder
-        if where not in work.failed and point not in work.busy:
+        if where in broken:
+            # An error of one fails all of a call; the others can run alone.
+            _run_some([point], 1, work)
+        elif where not in work.failed and point not in work.busy:
             work.done[where] = result(where)
     return taken, lanes
 

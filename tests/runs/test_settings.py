@@ -31,7 +31,7 @@ CHANGED = {  # another value of every setting that changes a number
     "profile": "equal", "deadline": 2.0, "mode": "fedasync",
     "channel": ["clip:norm=2.0"], "aggregation": ["median"], "models": ["mlp"],
     "proxy": "mlp", "schedule": "cosine:decay_steps=9",
-    "server_optimizer": "fedadam",
+    "server_optimizer": "fedadam", "initial": "runs/other",
 }  # fmt: skip
 CONFIGS = {  # a broken config.json, or one of another program
     "broken": ("{", "missing or damaged"),

@@ -18,7 +18,7 @@ from pfljax.runs.folder import FolderError
 from pfljax.simulate import components, traced
 from pfljax.simulate.federation import build_federation
 from pfljax.simulate.shape import make_shape
-from pfljax.sweep import Sweep, points, results, sweep
+from pfljax.sweep import Sweep, points, results, sweep, together
 from pfljax.sweep import run as sweep_run
 
 FEDAVG = Experiment(
@@ -180,6 +180,21 @@ def test_a_run_that_fails_is_named_and_tried_again(tmp_path, monkeypatch, capsys
     found = sweep(DITTO, over, out=tmp_path)
     assert not found.failed
     assert len(found.results) == 2
+
+
+@pytest.mark.slow
+def test_of_runs_under_one_vmap_only_those_fail_that_fail_alone(tmp_path, monkeypatch):
+    def train_blocks(blocks, lanes):
+        if any(block.run.experiment.seed == 1 for block in blocks):
+            raise TypeError("a kernel")
+        return train(blocks, lanes)
+
+    train = together._train_blocks
+    monkeypatch.setattr(together, "_train_blocks", train_blocks)
+    broken(monkeypatch, [1])
+    found = sweep(FEDAVG, {"seed": [0, 1, 2]}, out=tmp_path, lanes=3)
+    assert found.failed == {f"{tmp_path}/fedavg/s1": "TypeError: a kernel"}
+    assert [values["seed"] for values in found.values] == [0, 2]
 
 
 def test_a_run_of_another_process_is_left_to_it(tmp_path, capsys):
