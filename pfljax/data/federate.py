@@ -19,7 +19,7 @@ from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import flip_labels
 from pfljax.data.manifest import describe
-from pfljax.data.partitions import parse_name, partition
+from pfljax.data.partitions import KNOW_THEIR_CLIENTS, parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition
 from pfljax.data.split import (
     OFFICIAL,
@@ -57,7 +57,8 @@ def federate(
         arrays: what `load` or `from_arrays` returned.
         partition_name: a key of `PARTITIONS`, alone or with its parameters, such as
             "shards:per_client=3"; or a `Partition` of the examples of `arrays`.
-        num_clients: C; None if the partition knows it ("natural", a Partition).
+        num_clients: C; None if the partition knows it ("natural", "file", a
+            Partition).
         seed: seed of the partition and of the split.
         params: parameters of the partition, by name; None for its defaults.
         test: a client with n examples keeps int(test * n) for testing, unless
@@ -194,7 +195,7 @@ def _deal(
         if params:
             raise ValueError(f"params {sorted(params)} given with a ready Partition")
         return how
-    if num_clients is None and how != "natural":
+    if num_clients is None and how not in KNOW_THEIR_CLIENTS:
         raise ValueError(f"partition {how!r} needs num_clients, got None")
     if how == "natural" and arrays.client is not None:
         # Clients are renumbered, because some may have no example among these.

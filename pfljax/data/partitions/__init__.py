@@ -16,6 +16,7 @@ from pfljax.data.partitions.dirichlet import (
     dirichlet_over_classes_at_once,
     dirichlet_over_classes_by_client,
 )
+from pfljax.data.partitions.file import file
 from pfljax.data.partitions.natural import natural
 from pfljax.data.partitions.pfllib import pfllib_dirichlet, pfllib_pathological
 from pfljax.data.partitions.quantity import iid, quantity_lognormal, quantity_power_law
@@ -35,7 +36,9 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "quantity_power_law": quantity_power_law,
     "quantity_lognormal": quantity_lognormal,
     "natural": natural,
+    "file": file,
 }
+KNOW_THEIR_CLIENTS = ("natural", "file")  # partitions that need no number of clients
 
 
 def parse_name(

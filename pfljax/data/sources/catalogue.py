@@ -16,12 +16,15 @@ from pfljax.data.sources import tiny_imagenet as imagenet
 from pfljax.data.sources.characters import Alphabet
 from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.leaf import leaf
+from pfljax.data.sources.pfllib import pfllib
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
+from pfljax.data.sources.tables import csv, parquet
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
-NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", "npz", "leaf")
+FILES = ("npz", "leaf", "pfllib", "csv", "parquet")
+NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", *FILES)
 # Sets that TFDS does not have, and what the folder of raw files must hold.
 FROM_RAW_FILES = {
     "cifar100_20k": raw_archives.PACKED["cifar100_20k"],
@@ -148,6 +151,9 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
     "emnist": emnist,
     "npz": npz,
     "leaf": leaf,
+    "pfllib": pfllib,
+    "csv": csv,
+    "parquet": parquet,
 }
 
 
@@ -176,8 +182,8 @@ def _listing_names(name: str) -> Iterator[None]:
         yield
     except prepared.UnknownDataset as error:
         raise ValueError(
-            f"{requirements.unknown('data set', DATASETS, name)}; others: the image "
-            "classification sets of tensorflow-datasets"
+            f"{requirements.unknown('data set', DATASETS, name)} (image classification "
+            "sets of tensorflow-datasets are known as well)"
         ) from error
 
 

@@ -13,7 +13,7 @@ from pfljax.data.partitions.natural import by_client
 
 # PFLlib's refuse small data, and the run's seed says nothing to them: test_pfllib.py.
 PFLLIB = {"pfllib_pathological", "pfllib_dirichlet"}
-DEALT = sorted(set(PARTITIONS) - {"natural"} - PFLLIB)
+DEALT = sorted(set(PARTITIONS) - {"natural", "file"} - PFLLIB)
 USES_EVERY_ROW = sorted(set(DEALT) - {"classes", "classes_lognormal"})
 LEAST = {"classes_lognormal": {"min_per_class": 0}}  # what small data can be dealt by
 HAS_MINIMUM = ["dirichlet", "quantity_lognormal", "quantity_power_law"]
