@@ -25,6 +25,7 @@ class Arrays(NamedTuple):
     name: str
     source: str  # licence and citation in one line
     class_names: tuple[str, ...]
+    client_names: tuple[str, ...] = ()  # C names; () if they are the numbers 0 .. C-1
 
 
 @validate
@@ -75,10 +76,13 @@ def from_arrays(
     if class_names is None:
         class_names = tuple(map(str, range(num_classes)))
     _check_names(class_names, num_classes)
+    client_names: tuple[str, ...] = ()
+    if client is not None:
+        client, client_names = _convert_client(client, len(x))
     return Arrays(
         x=x,
         y=y,
-        client=None if client is None else _convert_client(client, len(x)),
+        client=client,
         official=_convert_official(official, len(x)),
         num_classes=int(num_classes),
         shift=shift,
@@ -86,6 +90,7 @@ def from_arrays(
         name=name,
         source=source,
         class_names=tuple(class_names),
+        client_names=client_names,
     )
 
 
@@ -146,14 +151,17 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
     return y.astype(np.int32)
 
 
-def _convert_client(client: Any, count: int) -> np.ndarray:
+def _convert_client(client: Any, count: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Returns the number of each example's client, and the names of the clients."""
     client = _column("client", client, count)
     if client.dtype.kind not in "iuSU":
         raise ValueError(
             f"client ids are of type {client.dtype}; expected integers or strings, "
             "none missing"
         )
-    return renumber(client)
+    ids, number = np.unique(client, return_inverse=True)
+    are_numbers = np.array_equal(ids, np.arange(len(ids)))
+    return number.astype(np.int32), () if are_numbers else tuple(map(str, ids))
 
 
 def _convert_official(official: Any, count: int) -> np.ndarray:

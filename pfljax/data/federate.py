@@ -28,6 +28,7 @@ from pfljax.data.split import (
     Split,
     append_official,
     choose_source,
+    natural_owner,
     split_examples,
 )
 
@@ -119,6 +120,7 @@ def federate(
         "test_from": sources[TEST],
         "noise": noise,
         **_left_out(arrays, partition_name, dealt.order),
+        **_names(arrays, dealt),
     }
     settings["unused"] = _count_unused(arrays, split, held_by_server)
     if len(held_by_server):
@@ -260,6 +262,17 @@ def _left_out(
         return {}
     missing = np.setdiff1d(arrays.client, arrays.client[order]).tolist()
     return {"left_out": missing} if missing else {}
+
+
+def _names(arrays: Arrays, dealt: Partition) -> dict[str, list[str]]:
+    """The names of clients and classes that are no numbers, for the manifest."""
+    names = {}
+    owner = natural_owner(arrays, dealt)
+    if owner is not None and arrays.client_names:
+        names["client_names"] = [arrays.client_names[k] for k in owner]
+    if arrays.class_names != tuple(map(str, range(arrays.num_classes))):
+        names["class_names"] = list(arrays.class_names)
+    return names
 
 
 def _server_data(arrays: Arrays, index: np.ndarray) -> ClientData | None:

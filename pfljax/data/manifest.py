@@ -13,6 +13,7 @@ from pfljax.data.partitions.base import rank
 
 PARTS = ("train", "validation", "test")
 PER_CLIENT = ("clients", "class_histogram", "official")  # and the sizes, by part
+NAMES = "client_names"  # of natural clients, if they are no numbers
 
 
 def describe(
@@ -53,7 +54,7 @@ def describe(
 def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
     """Returns the manifest of the clients `ids`; its hash stays that of the whole."""
     part_of = dict(manifest)
-    for name in PER_CLIENT:
+    for name in (*PER_CLIENT, *({NAMES} & manifest.keys())):
         part_of[name] = [manifest[name][k] for k in ids]
     part_of["sizes"] = {
         part: [size[k] for k in ids] for part, size in manifest["sizes"].items()

@@ -101,7 +101,7 @@ def choose_source(arrays: Arrays, dealt: Partition, part: int, test_from: str) -
     official = arrays.official == OFFICIAL[part]
     if not np.any(official):
         return "clients"
-    owner = _natural_owner(arrays, dealt)
+    owner = natural_owner(arrays, dealt)
     is_tested_on_others = part == TEST and test_from != "clients"
     if owner is None or arrays.client is None or is_tested_on_others:
         return test_from
@@ -175,7 +175,7 @@ def _natural_examples(
     The indices to append, and the offset and size i64[C] of each client.
     """
     clients: Any = arrays.client
-    natural: Any = _natural_owner(arrays, dealt)
+    natural: Any = natural_owner(arrays, dealt)
     index = index[np.argsort(clients[index], kind="stable")]
     owner = clients[index]
     # The examples are sorted by owner, so those of a natural client are a span.
@@ -184,7 +184,7 @@ def _natural_examples(
     return index, start, end - start
 
 
-def _natural_owner(arrays: Arrays, dealt: Partition) -> np.ndarray | None:
+def natural_owner(arrays: Arrays, dealt: Partition) -> np.ndarray | None:
     """Returns the natural client that each client is, i32[C]; None if they are others.
 
     Data without natural clients have None as well.

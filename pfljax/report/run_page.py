@@ -22,7 +22,10 @@ from pfljax.runs.result import Result
 from pfljax.runtime.words import count_noun
 
 MOST_CLIENTS = 500  # with a row of their own
-BY_CLIENT = ("clients", "sizes", "class_histogram", "official", "official_names")
+BY_CLIENT = (
+    *("clients", "sizes", "class_histogram", "official", "official_names"),
+    *("client_names", "class_names"),
+)
 ARRAYS = {  # name in clients.npz -> heading
     "train_size": "Training examples",
     "test_size": "Test examples",

@@ -64,7 +64,8 @@ def predictions(
     `client`, `example` (the number of the example among the client's, from 0), `label`,
     `prediction` (-1 if logits are not finite) and its `probability` have a value for
     each example. `confusion` i64[n, K, K] counts the examples of each of `clients` by
-    label and prediction. With the argument `client` there is only this client;
+    label and prediction. If clients or classes have names, these are `client_names` [n]
+    and `class_names` [K]. With the argument `client` there is only this client;
     `federation` and `task` are as in `personal_models`.
 
     Raises:
@@ -86,15 +87,30 @@ def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
         return [out]
     beside = out.with_name(f"{out.stem}_{CONFUSION}.csv")
     export.check_file(beside)
-    by_example = [columns[name].tolist() for name in COLUMNS]
+    by_example = [_name(columns, name, columns[name]) for name in COLUMNS]
     folder.write_lines(out, COLUMNS, zip(*by_example, strict=True))
     counts = columns[CONFUSION]
-    where = np.nonzero(counts)
-    cells = [columns["clients"][where[0]], *where[1:], counts[where]]
-    by_cell = [column.tolist() for column in cells]
+    client, label, prediction = np.nonzero(counts)
+    by_cell = [
+        _name(columns, "client", columns["clients"][client]),
+        _name(columns, "label", label),
+        _name(columns, "prediction", prediction),
+        counts[client, label, prediction].tolist(),
+    ]
     names = ("client", "label", "prediction", "examples")
     folder.write_lines(beside, names, zip(*by_cell, strict=True))
     return [out, beside]
+
+
+def _name(columns: dict[str, np.ndarray], name: str, values: np.ndarray) -> list[Any]:
+    """The values of a column, with the names of clients and classes that have one."""
+    kind = "client_names" if name == "client" else "class_names"
+    if name not in ("client", "label", "prediction") or kind not in columns:
+        return values.tolist()
+    numbers = columns["clients"] if name == "client" else range(len(columns[kind]))
+    named = dict(zip(map(int, numbers), columns[kind].tolist(), strict=True))
+    # The prediction of logits that are not finite has no name.
+    return [named.get(value, value) for value in values.tolist()]
 
 
 def _load(
@@ -152,6 +168,12 @@ def _columns(
     confusion = np.zeros((len(ids), classes, classes), np.int64)
     known = prediction >= 0
     np.add.at(confusion, (which[known], label[known], prediction[known]), 1)
+    manifest = federation.manifest
+    names = {}
+    if "client_names" in manifest:
+        names["client_names"] = np.array(manifest["client_names"])[ids]
+    if "class_names" in manifest:
+        names["class_names"] = np.array(manifest["class_names"])
     return {
         "client": ids[which],
         "example": example,
@@ -160,6 +182,7 @@ def _columns(
         "probability": by_client["probability"][which, example],
         CONFUSION: confusion,
         "clients": ids,
+        **names,
     }
 
 

@@ -15,6 +15,7 @@ from pfljax.data import load
 from pfljax.data.arrays import from_arrays
 from pfljax.data.federate import TEST_FROM, federate
 from pfljax.data.partitions.base import Partition, from_indices
+from pfljax.data.sources.transforms import thin
 from pfljax.runs import partition
 
 ROWS, CLASSES, TEST_ROWS = 400, 5, 100
@@ -161,6 +162,21 @@ def test_clients_that_share_a_natural_client_split_their_own_examples(marked):
         assert found.manifest["test_from"] == "official_own"
     found = federate(one, "iid", num_clients=2, seed=0)
     assert found.manifest["test_from"] == "clients"
+
+
+def test_names_of_clients_and_classes_are_in_the_manifest():
+    x, y = np.zeros((12, 1)), np.arange(12) % 2
+    arrays = from_arrays(x, y, client=["b", "a", "c"] * 4, class_names=["no", "yes"])
+    found = federate(arrays, "natural", num_clients=None, seed=0)
+    assert found.manifest["client_names"] == ["a", "b", "c"]
+    assert found.manifest["class_names"] == ["no", "yes"]
+    assert found.take([2, 0]).manifest["client_names"] == ["c", "a"]
+    thinned = thin(arrays._replace(client=np.array([0, *[1] * 5, *[2] * 6])), 6)
+    assert thinned.client_names == ("a", "c")  # the first and seventh example
+    numbered = from_arrays(x, y, client=[0, 1, 2] * 4)
+    found = federate(numbered, "natural", num_clients=None, seed=0)
+    assert not {"client_names", "class_names"} & found.manifest.keys()
+    assert "client_names" not in federate(arrays, "iid", num_clients=2, seed=0).manifest
 
 
 def test_validation_examples_that_no_client_has_are_counted(marked):

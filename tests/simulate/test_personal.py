@@ -108,6 +108,23 @@ def test_the_command_writes_one_client(folder, columns, tmp_path):
     assert sum(int(cell["examples"]) for cell in cells) == len(rows)
 
 
+def test_rows_have_the_names_of_clients_and_classes(tmp_path):
+    columns = {
+        "client": np.array([4, 7]),
+        "example": np.array([0, 0]),
+        "label": np.array([1, 0]),
+        "prediction": np.array([0, -1]),
+        "probability": np.array([0.5, 0.25]),
+        "confusion": np.array([[[0, 0], [1, 0]], [[0, 0], [0, 0]]]),
+        "clients": np.array([4, 7]),
+        "client_names": np.array(["u", "v"]),
+        "class_names": np.array(["no", "yes"]),
+    }
+    first, second = personal.write(columns, tmp_path / "p.csv")
+    assert first.read_text().splitlines()[1:] == ["u,0,yes,no,0.5", "v,0,no,-1,0.25"]
+    assert second.read_text().splitlines()[1:] == ["u,yes,no,1"]
+
+
 @pytest.mark.parametrize("client", [-1, 5])
 def test_a_client_that_is_not_there(folder, client):
     code, _, errors = tiny.main("predict", folder, f"--client={client}")

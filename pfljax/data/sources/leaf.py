@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.factories import validate
-from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays, renumber
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
 from pfljax.data.edge import Classes, brief, plain, reading
 from pfljax.data.sources.characters import ALPHABETS, Alphabet, indices
 
@@ -73,7 +73,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
         return from_arrays(
             x,
             y,
-            client=np.repeat(renumber([user.name for user in users]), size),
+            client=np.repeat([user.name for user in users], size),
             official=np.repeat(official, size),
             name=Path(path).name,
             **options,

@@ -45,14 +45,16 @@ def thin(arrays: Arrays, every: int) -> Arrays:
     if arrays.client is not None:
         group += len(OFFICIAL_NAMES) * arrays.client
     left = np.sort(np.argsort(group, kind="stable")[::every])
-    client = None
+    client, names = None, arrays.client_names
     if arrays.client is not None:
         client = renumber(arrays.client[left])
+        names = names and tuple(names[k] for k in np.unique(arrays.client[left]))
     separator = "," if ":" in arrays.name else ":"
     return arrays._replace(
         x=arrays.x[left],
         y=arrays.y[left],
         client=client,
+        client_names=names,
         official=arrays.official[left],
         name=f"{arrays.name}{separator}every={every}",
     )

@@ -197,7 +197,9 @@ def test_load_names_what_it_knows(cache_dir, tmp_path):
         load("synthetic", gamma=1.0)
     with pytest.raises(ValueError, match="needs the parameter 'path'"):
         load("npz")
-    with pytest.raises(ValueError, match="unknown data set 'mnits'; did you mean 'mnist'"):
+    with pytest.raises(
+        ValueError, match="unknown data set 'mnits'; did you mean 'mnist'"
+    ):
         load("mnits")
     with pytest.raises(ValueError, match="clients is 0"):
         load("synthetic", clients=0)
