@@ -15,6 +15,7 @@ from pfljax.data.sources import tfds as prepared
 from pfljax.data.sources import tiny_imagenet as imagenet
 from pfljax.data.sources.characters import Alphabet
 from pfljax.data.sources.embedded import digits
+from pfljax.data.sources.images import images
 from pfljax.data.sources.leaf import leaf
 from pfljax.data.sources.pfllib import pfllib
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
@@ -23,7 +24,7 @@ from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
-FILES = ("npz", "leaf", "pfllib", "csv", "parquet")
+FILES = ("npz", "leaf", "pfllib", "csv", "parquet", "images")
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", *FILES)
 # Sets that TFDS does not have, and what the folder of raw files must hold.
 FROM_RAW_FILES = {
@@ -154,6 +155,7 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
     "pfllib": pfllib,
     "csv": csv,
     "parquet": parquet,
+    "images": images,
 }
 
 

@@ -1,0 +1,113 @@
+"""Folders of images: CLIENT/CLASS/*.png, or SPLIT/CLIENT/CLASS/*.png.
+
+Images are decoded once, into the cache of data sets.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from pfljax.core.factories import validate
+from pfljax.core.ranges import AtLeastOne
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
+from pfljax.data.edge import read_npz, reading
+from pfljax.data.sources import cache
+
+LAYOUT = (
+    "expected CLIENT/CLASS/*.png or *.jpg, or SPLIT/CLIENT/CLASS/*.png, where SPLIT is "
+    f"{', '.join(OFFICIAL_NAMES)}"
+)
+SUFFIXES = (".png", ".jpg", ".jpeg")
+WHOLE, WITH_SPLIT = 3, 4  # parts of the path of an image
+
+
+@validate
+def images(*, path: str, size: AtLeastOne | None = None) -> Arrays:
+    """Loads a folder of images, u8[N, height, width, channels].
+
+    There are 3 channels, or 1 if all images are grey.
+    The outer folders are natural clients, such as users or domains. Names of clients
+    and classes are those of the folders.
+
+    Args:
+      path: the folder.
+      size: images are resized to `size` x `size` pixels; None if all have one size.
+
+    Raises:
+      ValueError: the folder has another layout, or an image cannot be read.
+    """
+    root = Path(path)
+    files = [file for file in sorted(root.rglob("*")) if _is_image(file, root)]
+    parts = [file.relative_to(root).parts for file in files]
+    depths = set(map(len, parts))
+    splits = {each[0] for each in parts} if depths == {WITH_SPLIT} else set()
+    if depths not in ({WHOLE}, {WITH_SPLIT}) or splits - {*OFFICIAL_NAMES}:
+        odd = next((file for file in files if len(file.parts) != WHOLE), root)
+        raise ValueError(f"{odd} is in no known layout of images; {LAYOUT}")
+    classes = sorted({each[-2] for each in parts})
+    number = {name: index for index, name in enumerate(classes)}
+    official = [OFFICIAL_NAMES.index(each[0]) for each in parts] if splits else None
+    return from_arrays(
+        _decode_once(root, files, size),
+        np.array([number[each[-2]] for each in parts]),
+        client=[each[-3] for each in parts],
+        official=official,
+        num_classes=len(classes),
+        class_names=classes,
+        name=root.name,
+    )
+
+
+def _is_image(file: Path, root: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(root).parts)
+    return file.suffix.lower() in SUFFIXES and not hidden and file.is_file()
+
+
+def _decode_once(root: Path, files: list[Path], size: int | None) -> np.ndarray:
+    """The images of the files, from the cache if they were decoded before."""
+    states = [(str(file.relative_to(root)), *_state(file)) for file in files]
+    digest = hashlib.sha256(json.dumps([states, size]).encode()).hexdigest()[:16]
+    stored = cache.path(f"images-{root.name}-{digest}")
+    if not stored.exists():
+        x = _decode(files, size)
+        with cache.replace(stored) as file:
+            np.savez(file, x=x)
+        return x
+    with reading(stored, "remove it"):
+        return read_npz(stored, ("x",))["x"]
+
+
+def _state(file: Path) -> tuple[int, int]:
+    """What changes when a file does."""
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _decode(files: list[Path], size: int | None) -> np.ndarray:
+    """Decodes images, u8[N, height, width, channels]."""
+    from PIL import Image
+
+    modes, shapes = set(), {}
+    for file in files:
+        with reading(file, "expected an image"), Image.open(file) as image:
+            modes.add(image.mode)
+            shapes.setdefault(image.size, file)
+    if size is None and len(shapes) > 1:
+        (width, height), (other_width, other_height), *_ = shapes
+        raise ValueError(
+            f"{shapes[width, height]} has {width} x {height} pixels, and "
+            f"{shapes[other_width, other_height]} {other_width} x {other_height}; give "
+            "size=32, say, to resize all"
+        )
+    width, height = (size, size) if size else next(iter(shapes))
+    mode = "L" if modes <= {"L", "1"} else "RGB"
+    x = np.empty((len(files), height, width, len(mode)), np.uint8)
+    for file, target in zip(files, x, strict=True):
+        with reading(file, "expected an image"), Image.open(file) as image:
+            image = image.convert(mode)
+            if image.size != (width, height):
+                image = image.resize((width, height), Image.Resampling.BILINEAR)
+            target[:] = np.asarray(image).reshape(target.shape)
+    return x
