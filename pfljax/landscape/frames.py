@@ -122,8 +122,7 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
 
     The directions, of norm 1, explain most of the differences to the last model, and
     the shares say how much (Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913,
-    Section 7.2). Marks are the models' projections by name; `planes.compare_marks` says
-    what the projection loses.
+    Section 7.2). Marks are the models' projections by name.
 
     Args:
       models: R >= 3 models, stacked [R, ...], the last one the center.

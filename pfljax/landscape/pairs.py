@@ -22,8 +22,6 @@ from pfljax.landscape.lines import (
     distance,
 )
 
-BLOCK = 1024  # pairs of one program: what it holds does not grow with their number
-
 
 class Pairs(NamedTuple):
     """Between K models; [i, j] goes from model i to model j."""
@@ -81,7 +79,7 @@ def pair_lines(
       data: the examples of one client, on which all lines are evaluated; or those of
         the K clients: then a line is evaluated on the examples of both its clients
         together, as if one client held them.
-      i, j: the two models of each pair; `sample_pairs` draws some of many.
+      i, j: the two models of each pair.
       t: ascending positions on a line.
       statistics: see `Options` of lines.
       train: see there; of the K clients, if `data` is: then the running statistics
@@ -101,31 +99,19 @@ def pair_lines(
         raise ValueError("models is one model, expected K stacked along a first axis")
     stacked.check_whole("batch_size", batch_size, 1)
     positions = check_ascending(t)
-    given = (task.predict, how, jax.tree.map(jnp.asarray, models), examples)
-    options = (positions, tuple(of_clients), batch_size)
-    blocks = []
-    for start in range(0, len(i), BLOCK):
-        block = np.arange(start, start + min(BLOCK, len(i)))
-        # The last one is filled with its last pair, for the same program.
-        block = np.minimum(block, len(i) - 1)
-        arguments = (*given, (np.asarray(i)[block], np.asarray(j)[block]), *options)
-        blocks.append(jax.device_get(stacked.call(_evaluate_pairs, arguments)))
-    metrics, cosines, distances = jax.tree.map(
-        lambda *parts: np.concatenate(parts)[: len(i)], *blocks
+    arguments = (
+        task.predict,
+        how,
+        jax.tree.map(jnp.asarray, models),
+        examples,
+        (np.asarray(i), np.asarray(j)),
+        positions,
+        tuple(of_clients),
+        batch_size,
     )
+    found = jax.device_get(stacked.call(_evaluate_pairs, arguments))
+    metrics, cosines, distances = found
     return Pairs(Line(t=positions, metrics=metrics), cosines, distances)
-
-
-def sample_pairs(count: int, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Up to `most` different pairs j < i of `count` models, drawn uniformly, i64[P]."""
-    number = count * (count - 1) // 2
-    drawn = np.arange(number)
-    if number > most:
-        drawn = np.random.default_rng(seed).choice(number, most, replace=False)
-        drawn.sort()
-    # Pairs are numbered (1, 0), (2, 0), (2, 1), (3, 0), ...
-    i = np.floor((1 + np.sqrt(1 + 8 * drawn)) / 2).astype(int)
-    return i, drawn - i * (i - 1) // 2
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6, 7, 8))
@@ -149,15 +135,13 @@ def _evaluate_pairs(
         a = tree.take(models, i)
         b = tree.take(models, j)
         data, *train = (take_spans(number, i, j) for number in range(len(examples)))
+        mix = batch_statistics.mix(how, predict, (a, b), *train)
 
         def evaluate(t):
-            model = stacked.mix_models((1 - t, t), (a, b))
-            is_end = (t == 0) | (t == 1)
-            model = batch_statistics.refresh(how, model, is_end, *train)
+            model, own = mix((1 - t, t), (t == 0) | (t == 1))
 
             def count(span):
-                own = ClientData(data.examples, *span)
-                return totals(partial(predict, model), own, batch_size)
+                return totals(own, ClientData(data.examples, *span), batch_size)
 
             by_client = jax.lax.map(count, data[1:])
             # Sums over examples are added before they are divided.

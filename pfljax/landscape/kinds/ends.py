@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +20,10 @@ from pfljax.runs.landscape_options import LandscapeOptions
 
 # Clients -> the models where their lines begin and end; the first may be one for all.
 Find = Callable[[Finished], tuple[Params, Params]]
+Names = tuple[str, str]
 
 
-class Ends(NamedTuple):
-    """The ends of the lines of a run."""
-
-    find: Find
-    names: tuple[str, str]
-
-
-def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
+def choose_ends(run: Finished, options: LandscapeOptions) -> tuple[Find, Names]:
     """From the server's model to each client's, unless the options say otherwise.
 
     Raises:
@@ -40,7 +33,7 @@ def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
         return _join_runs(run, _open_other(run, options.other))
     if options.endpoints:
         names = ("the first model of the mixture", "the second")
-        return Ends(lambda part: part.endpoints(), names)
+        return lambda part: part.endpoints(), names
     run.server()  # refuses a method without one
     setting = run.architecture.setting
     if setting.algorithm.personal is None:
@@ -50,10 +43,10 @@ def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
             "(other), or another kind"
         )
     names = ("the server's model", "the client's own")
-    return Ends(lambda part: (run.server(), part.models()), names)
+    return lambda part: (run.server(), part.models()), names
 
 
-def _join_runs(run: Finished, other: Finished) -> Ends:
+def _join_runs(run: Finished, other: Finished) -> tuple[Find, Names]:
     """From each client's personal model in this run to that in the other."""
     for part in run.architectures():
         (twin, *rest) = other.take(part.ids).architectures()
@@ -68,7 +61,7 @@ def _join_runs(run: Finished, other: Finished) -> Ends:
         (twin,) = other.take(part.ids).architectures()
         return part.models(), twin.models()
 
-    return Ends(find, (f"{run.about}, here", f"{other.about}, in {other.path.name}"))
+    return find, (f"{run.about}, here", f"{other.about}, in {other.path.name}")
 
 
 def _open_other(run: Finished, path: Path) -> Finished:
