@@ -25,9 +25,6 @@ from pfljax.landscape.objective import Objective, measure, num_parameters
 from pfljax.landscape.stacked import check_whole
 
 POINTS = 1000  # of the grid of a density
-# Steps of Lanczos' algorithm, at most one for each parameter.
-EIGEN_STEPS = 20
-DENSITY_STEPS = 40
 
 
 class Eigen(NamedTuple):
@@ -92,7 +89,7 @@ def eigen(
     check_whole("top", top, 1)
     check_whole("bottom", bottom, 0)
     most = num_parameters(task, layer)
-    steps = _choose_steps(most, steps, EIGEN_STEPS, top + bottom)
+    steps = _choose_steps(most, steps, 20, top + bottom)
     counts = (top, bottom, steps)
     found = measure(_eigen, task, params, data, key, counts, batch_size, layer=layer)
     return Eigen(**found)
@@ -191,7 +188,7 @@ def density(
     `eigen`.
     """
     check_whole("probes", probes, 1)
-    steps = _choose_steps(num_parameters(task), steps, DENSITY_STEPS, 1)
+    steps = _choose_steps(num_parameters(task), steps, 40, 1)
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")
     counts = (probes, steps)

@@ -17,14 +17,7 @@ from pfljax.core.keys import derive
 from pfljax.core.training import budget, fit
 from pfljax.core.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape import stacked
-from pfljax.landscape.lines import (
-    Line,
-    Options,
-    Positions,
-    check_ascending,
-    evaluate_mixtures,
-)
+from pfljax.landscape import lines, stacked
 
 KINDS = ("bezier", "chain")
 
@@ -55,9 +48,9 @@ def curve(
     data: ClientData,
     *,
     kind: str = "bezier",
-    t: Positions = GRID,
-    **options: Unpack[Options],
-) -> Line:
+    t: lines.Positions = GRID,
+    **options: Unpack[lines.Options],
+) -> lines.Line:
     """Metrics along the curve of these points, which `train_curve` returns.
 
     `data` and `train` are of one client; the other arguments are those of `line`.
@@ -65,7 +58,7 @@ def curve(
     Raises:
       ValueError: as in `line`, or `t` leaves [0, 1], where the curve lies.
     """
-    positions = check_ascending(t)
+    positions = lines.check_ascending(t)
     if positions[0] < 0 or positions[-1] > 1:
         raise ValueError(f"t is {t}; expected positions from 0 to 1, on the curve")
     count = len(jax.tree.leaves(points)[0])
@@ -76,8 +69,8 @@ def curve(
     weights = np.asarray(curve_weights(kind, count, positions))
     # A bend was trained as a part of the curve alone.
     keep = (positions == 0) | (positions == 1)
-    metrics = evaluate_mixtures(task, models, weights, data, keep=keep, **options)
-    return Line(t=positions, metrics=metrics)
+    metrics = lines.evaluate_mixtures(task, models, weights, data, keep=keep, **options)
+    return lines.Line(t=positions, metrics=metrics)
 
 
 def train_curve(

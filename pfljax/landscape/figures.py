@@ -198,7 +198,8 @@ def draw_sharpness(values: Mapping[str, np.ndarray]) -> Figure:
 
 def draw_layers(values: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
     """Quantities f[C] of each layer, a panel each: the mean and a 10-90 % band."""
-    figure, panels = new_figure(3.6 * len(values), 3.4, len(values))
+    longest = max(len(name) for by_layer in values.values() for name in by_layer)
+    figure, panels = new_figure(3.6 * len(values), 2.4 + 0.08 * longest, len(values))
     (style,) = line_styles([""]).values()
     for axes, (quantity, by_layer) in zip(panels, values.items(), strict=True):
         places = range(len(by_layer))

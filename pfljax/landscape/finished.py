@@ -25,7 +25,7 @@ from pfljax.simulate.components import make_network
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.shape import make_shape
-from pfljax.simulate.simulation import Architecture, Simulation, abstract
+from pfljax.simulate.simulation import Architecture, abstract
 
 
 class Finished:
@@ -59,10 +59,7 @@ class Finished:
         if not (self.path / "summary.json").is_file():
             raise FolderError(f"{path} is unfinished; finish it with `pfljax resume`")
         self.label = label(self.experiment)
-        loaded = load_state(path, federation, task)
-        self.sim: Simulation = loaded[0]
-        self.federation: Federation = loaded[1]
-        self.state: RunState = loaded[2]
+        self.sim, self.federation, self.state = load_state(path, federation, task)
         self.ids = np.arange(self.federation.num_clients)
         # By architecture and name: the blocks of a run share them.
         self.programs: dict[tuple[int, str], Callable[..., Any]] = {}

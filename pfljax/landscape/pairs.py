@@ -12,21 +12,13 @@ from pfljax.core.types import ClientData, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.evaluation.metrics import from_totals, totals
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape import batch_statistics, stacked
-from pfljax.landscape.lines import (
-    Line,
-    Options,
-    Positions,
-    check_ascending,
-    cosine,
-    distance,
-)
+from pfljax.landscape import batch_statistics, lines, stacked
 
 
 class Pairs(NamedTuple):
     """Between K models; [i, j] goes from model i to model j."""
 
-    line: Line  # metrics f32[K, K, T]: barrier(pairs.line, "loss") is f64[K, K]
+    line: lines.Line  # metrics f32[K, K, T]: barrier(pairs.line, "loss") is f64[K, K]
     cosine: np.ndarray  # f32[K, K], of the angle between the parameters
     distance: np.ndarray  # f32[K, K], L2 norm of their difference
 
@@ -37,7 +29,7 @@ def pairs(
     data: ClientData,
     *,
     points: int = 11,
-    **options: Unpack[Options],
+    **options: Unpack[lines.Options],
 ) -> Pairs:
     """Metrics along the K (K - 1) / 2 lines between K models, cosines and distances.
 
@@ -47,16 +39,13 @@ def pairs(
     Raises:
       ValueError: as in `pair_lines`, or there are fewer than 3 points.
     """
-    if points < 3:
-        raise ValueError(
-            f"points is {points}; expected 3 or more: the two ends and one between"
-        )
+    stacked.check_whole("points", points, 3)
     i, j = np.triu_indices(len(jax.tree.leaves(models)[0]))
     t = np.linspace(0, 1, points)
     found = pair_lines(task, models, data, i, j, t=t, **options)
     fields = found._replace(line=found.line.metrics)
     square = jax.tree.map(partial(_square, i, j), fields)
-    return square._replace(line=Line(t=found.line.t, metrics=square.line))
+    return square._replace(line=lines.Line(t=found.line.t, metrics=square.line))
 
 
 def pair_lines(
@@ -66,7 +55,7 @@ def pair_lines(
     i: np.ndarray,
     j: np.ndarray,
     *,
-    t: Positions = GRID,
+    t: lines.Positions = GRID,
     statistics: str = "recompute",
     train: ClientData | None = None,
     batch_size: int = 10,
@@ -98,7 +87,7 @@ def pair_lines(
     if not models_stacked:
         raise ValueError("models is one model, expected K stacked along a first axis")
     stacked.check_whole("batch_size", batch_size, 1)
-    positions = check_ascending(t)
+    positions = lines.check_ascending(t)
     arguments = (
         task.predict,
         how,
@@ -111,7 +100,7 @@ def pair_lines(
     )
     found = jax.device_get(stacked.call(_evaluate_pairs, arguments))
     metrics, cosines, distances = found
-    return Pairs(Line(t=positions, metrics=metrics), cosines, distances)
+    return Pairs(lines.Line(t=positions, metrics=metrics), cosines, distances)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6, 7, 8))
@@ -149,7 +138,7 @@ def _evaluate_pairs(
             return stacked.or_nan(model, sums)
 
         # One after another: only the pairs of a chunk lie in memory together.
-        return jax.lax.map(evaluate, t), cosine(a, b), distance(a, b)
+        return jax.lax.map(evaluate, t), lines.cosine(a, b), lines.distance(a, b)
 
     work = jax.vmap(lambda i, j: take_spans(0, i, j).size.sum())(*ends)
     sums, *apart = chunked_vmap.over_clients(evaluate_pair, ends, work, width)

@@ -30,13 +30,13 @@ def draw_planes(
     hatched.
 
     Args:
-      planes: by the title of their panels.
+      planes: by the title of their panels, each of one client.
       metric: an accuracy is drawn in percent.
       ways: positions [n, 2] of models that are joined by a line, by the title of their
         plane, such as those of a curve or of the rounds of a run.
 
     Raises:
-      ValueError: a plane is of many clients or lacks the metric, or no value is finite.
+      ValueError: a plane lacks the metric, or no value is finite.
     """
     values = {title: _values(each, metric) for title, each in planes.items()}
     levels = _choose_levels(list(values.values()), metric)
@@ -152,10 +152,4 @@ def _values(plane: Plane, metric: str) -> np.ndarray:
     if metric not in plane.metrics:
         known = ", ".join(plane.metrics)
         raise ValueError(f"metric {metric!r} is unknown; known: {known}")
-    values = plane.metrics[metric]
-    if values.ndim != 2:
-        raise ValueError(
-            f"the plane has a {metric} of shape {values.shape}; expected the plane of "
-            "one client, [A, B]"
-        )
-    return scale(metric, values)
+    return scale(metric, plane.metrics[metric])

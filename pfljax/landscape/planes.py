@@ -7,13 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import ClientData, Task
+from pfljax.landscape import lines
 from pfljax.landscape.frames import Frame, Mark
-from pfljax.landscape.lines import (
-    Options,
-    Positions,
-    check_ascending,
-    evaluate_mixtures,
-)
 
 
 class Plane(NamedTuple):
@@ -30,9 +25,9 @@ def plane(
     frame: Frame,
     data: ClientData,
     *,
-    alpha: Positions,
-    beta: Positions,
-    **options: Unpack[Options],
+    alpha: lines.Positions,
+    beta: lines.Positions,
+    **options: Unpack[lines.Options],
 ) -> Plane:
     """Metrics of the models center + alpha u + beta v.
 
@@ -48,8 +43,8 @@ def plane(
       ValueError: the shapes are not those of this task or do not agree, the positions
         do not ascend, or `train` is missing.
     """
-    a = check_ascending(alpha, "alpha")
-    b = check_ascending(beta, "beta")
+    a = lines.check_ascending(alpha, "alpha")
+    b = lines.check_ascending(beta, "beta")
     points = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
     metrics = evaluate_points(task, frame, points, data, **options)
     on_grid = {
@@ -64,7 +59,7 @@ def evaluate_points(
     frame: Frame,
     points: np.ndarray,
     data: ClientData,
-    **options: Unpack[Options],
+    **options: Unpack[lines.Options],
 ) -> dict[str, np.ndarray]:
     """Metrics of the points (alpha, beta) [P, 2] of a plane, f32[P] or f32[C, P].
 
@@ -73,7 +68,7 @@ def evaluate_points(
     """
     models = {"center": frame.center, "u": frame.u, "v": frame.v}
     weights = np.insert(points, 0, 1, axis=1)
-    return evaluate_mixtures(task, models, weights, data, **options)
+    return lines.evaluate_mixtures(task, models, weights, data, **options)
 
 
 def pooled(data: ClientData) -> ClientData:

@@ -78,7 +78,7 @@ def test_what_is_not_stacked_is_refused(clients):
     fewer = jax.tree.map(lambda leaf: leaf[:3], models)
     with pytest.raises(ValueError, match="clients differ: models 3, data 8"):
         landscape.pairs(task, fewer, data)
-    with pytest.raises(ValueError, match="points is 1; expected 3 or more"):
+    with pytest.raises(ValueError, match="points is 1, expected a whole number, 3"):
         landscape.pairs(task, models, data, points=1)
     with pytest.raises(ValueError, match="batch_size is 0"):
         landscape.pairs(task, models, data, batch_size=0)

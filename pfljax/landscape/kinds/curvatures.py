@@ -41,9 +41,9 @@ def compute_curvature(
     sharpnesses = {name: columns[name] for name in SHARPNESSES}
     finite = record.find_finite(sharpnesses)
     means = [
-        _mean_and_span(name, values[finite])
+        f"{name} {of.mean():.4g} ({of.min():.4g} to {of.max():.4g})"
         for name, values in sharpnesses.items()
-        if finite.any()
+        if len(of := values[finite])
     ]
     count = len(run.ids)
     greatest_error = columns["trace error"][finite].max(initial=0)
@@ -99,9 +99,3 @@ def _draw_layers(run: Finished, columns: dict[str, np.ndarray]) -> Figure:
         for quantity in ("greatest eigenvalue", "trace")
     }
     return draw_layers(by_layer)
-
-
-def _mean_and_span(name: str, values: np.ndarray) -> str:
-    least = values.min()
-    greatest = values.max()
-    return f"{name} {values.mean():.4g} ({least:.4g} to {greatest:.4g})"

@@ -20,10 +20,10 @@ from pfljax.runs.landscape_options import LandscapeOptions
 
 # Clients -> the models where their lines begin and end; the first may be one for all.
 Find = Callable[[Finished], tuple[Params, Params]]
-Names = tuple[str, str]
+Ends = tuple[Find, tuple[str, str]]  # and their names
 
 
-def choose_ends(run: Finished, options: LandscapeOptions) -> tuple[Find, Names]:
+def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
     """From the server's model to each client's, unless the options say otherwise.
 
     Raises:
@@ -46,7 +46,7 @@ def choose_ends(run: Finished, options: LandscapeOptions) -> tuple[Find, Names]:
     return lambda part: (run.server(), part.models()), names
 
 
-def _join_runs(run: Finished, other: Finished) -> tuple[Find, Names]:
+def _join_runs(run: Finished, other: Finished) -> Ends:
     """From each client's personal model in this run to that in the other."""
     for part in run.architectures():
         (twin, *rest) = other.take(part.ids).architectures()

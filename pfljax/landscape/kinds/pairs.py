@@ -35,15 +35,13 @@ def compute_pairs(
     """
     chosen, parts = _choose_clients(run, options)
     t = record.place_points(options, 0, 0.5, 1)
-    arrays = _evaluate_parts(parts, options, t, store)
-    columns = _describe_pairs(arrays, t)
+    arrays, columns = _evaluate_parts(parts, options, t, store)
     rows = record.describe_rows(run, options)
     rows = rows.replace("each client's own", "both clients'")
     text = f"{_introduce(run, chosen, parts)}{rows}; {_average(columns)}"
     if options.align:
-        found_before = _evaluate_parts(parts, options.replace(align=False), t, store)
-        before = _average(_describe_pairs(found_before, t))
-        text += f"; before the units were aligned: {before}"
+        _, before = _evaluate_parts(parts, options.replace(align=False), t, store)
+        text += f"; before the units were aligned: {_average(before)}"
     numbers = {name: arrays[name] for name in NUMBERS}
     squares = {
         name: _make_square(chosen.ids, numbers, values, DIAGONAL.get(name, 0.0))
@@ -98,10 +96,13 @@ def _introduce(run: Finished, chosen: Finished, parts: list[Finished]) -> str:
 
 def _evaluate_parts(
     parts: list[Finished], options: LandscapeOptions, t: np.ndarray, store: blocks.Store
-) -> dict[str, np.ndarray]:
-    """All pairs of clients, of those of each architecture: f[P, T] and f[P]."""
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """All pairs within each architecture: their arrays f[P, T], f[P], and columns."""
     dicts = [_evaluate(part, options, t, store) for part in parts]
-    return {name: np.concatenate([each[name] for each in dicts]) for name in dicts[0]}
+    arrays = {name: np.concatenate([each[name] for each in dicts]) for name in dicts[0]}
+    line = Line(t, {name: arrays[name] for name in record.METRICS})
+    columns = {f"{name} barrier": barrier(line, name) for name in record.METRICS}
+    return arrays, columns | {name: arrays[name] for name in (*PARAMETERS, *SIMILARITY)}
 
 
 def _evaluate(
@@ -131,15 +132,6 @@ def _evaluate(
     found = blocks.compute(store, name, blocks.cut(len(i), BLOCK), evaluate)
     similar = blocks.compute(store, f"similarity of {name}", [None], compare)
     return {"client": part.ids[i], "other": part.ids[j], **found, **similar}
-
-
-def _describe_pairs(
-    arrays: dict[str, np.ndarray], t: np.ndarray
-) -> dict[str, np.ndarray]:
-    """The numbers of each pair, f[P]."""
-    line = Line(t, {name: arrays[name] for name in record.METRICS})
-    barriers = {f"{name} barrier": barrier(line, name) for name in record.METRICS}
-    return barriers | {name: arrays[name] for name in (*PARAMETERS, *SIMILARITY)}
 
 
 def _make_square(

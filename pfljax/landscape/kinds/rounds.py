@@ -39,14 +39,11 @@ def compute_over_rounds(
     found = blocks.compute(store, "rounds", rounds, evaluate)
     columns = {name: np.nanmean(values, axis=1) for name, values in found.items()}
     last = [f"{name} {values[-1]:.4f}" for name, values in columns.items()]
-    series = {
-        name: {
-            which: found[f"{name} barrier {which}"]
-            for which in (SERVER, CLIENTS)
-            if f"{name} barrier {which}" in found
-        }
-        for name in record.METRICS
-    }
+    series = {name: {} for name in record.METRICS}
+    for name in sorted(found, reverse=True):  # to the server, then between clients
+        metric, is_barrier, which = name.partition(" barrier ")
+        if is_barrier:
+            series[metric][which] = found[name]
     who = f"clients {', '.join(map(str, ids))}"
     rows = record.describe_rows(run, options)
     return record.Landscape(

@@ -7,19 +7,12 @@ import numpy as np
 
 from pfljax.core import tree
 from pfljax.core.types import Params
+from pfljax.landscape import frames
 from pfljax.landscape.barriers import barrier
 from pfljax.landscape.curvature import density, eigen, trace
 from pfljax.landscape.curves import curve_weights, mix, train_curve
 from pfljax.landscape.figures import draw_line, draw_spectrum
 from pfljax.landscape.finished import Finished
-from pfljax.landscape.frames import (
-    Frame,
-    around,
-    cover,
-    project,
-    random_direction,
-    through,
-)
 from pfljax.landscape.kinds import blocks, record
 from pfljax.landscape.lines import Line, evaluate_mixtures
 from pfljax.landscape.plane_figures import draw_planes
@@ -46,18 +39,18 @@ def compute_plane(
     if options.through:
         frame = find_frame(run, options)
         names = " and ".join(frame.marks)
-        axes = cover(frame, options.points or 0)
+        axes = frames.cover(frame, options.points or 0)
         grid = evaluate_plane(run, frame, axes, rows, store)
         return describe_plane(run, grid, f"through {names}", options)
     center = run.server()
     u, v = (_draw_direction(run, center, options, number) for number in (0, 1))
     axis = record.place_points(options, 0)
-    grid = evaluate_plane(run, around(center, u, v), (axis, axis), rows, store)
+    grid = evaluate_plane(run, frames.around(center, u, v), (axis, axis), rows, store)
     axes = "of random directions, normalised by filter, around the server's model"
     return describe_plane(run, grid, axes, options)
 
 
-def find_frame(run: Finished, options: LandscapeOptions) -> Frame:
+def find_frame(run: Finished, options: LandscapeOptions) -> frames.Frame:
     """The plane through two or three models of the run.
 
     Raises:
@@ -72,11 +65,11 @@ def find_frame(run: Finished, options: LandscapeOptions) -> Frame:
     first, second, *rest = [run.model(name) for name in names]
     if not rest:
         third = tree.add(first, _draw_direction(run, first, options, 0))
-        frame = through(first, third, second, names=(names[0], "", names[1]))
+        frame = frames.through(first, third, second, names=(names[0], "", names[1]))
         frame.marks.pop("")
         return frame
     a, b, c = names
-    return through(first, second, *rest, names=(a, b, c))
+    return frames.through(first, second, *rest, names=(a, b, c))
 
 
 def _draw_direction(
@@ -84,7 +77,7 @@ def _draw_direction(
 ) -> Params:
     # Two directions of a seed, none of which is one of another seed.
     key = jax.random.key(2 * (options.seed or 0) + number)
-    return random_direction(key, model, run.network)
+    return frames.random_direction(key, model, run.network)
 
 
 def compute_hessian(
@@ -110,7 +103,7 @@ def compute_hessian(
     u, v = (jax.tree.map(itemgetter(index), scaled) for index in (0, 1))
     rows = record.pool_rows(run, options)
     axis = record.place_points(options, 0)
-    grid = evaluate_plane(run, around(center, u, v), (axis, axis), rows, store)
+    grid = evaluate_plane(run, frames.around(center, u, v), (axis, axis), rows, store)
     arrays = {
         "eigenvalues": leading.values,
         "trace": curvature.value,
@@ -137,7 +130,7 @@ def compute_hessian(
 
 def evaluate_plane(
     run: Finished,
-    frame: Frame,
+    frame: frames.Frame,
     axes: tuple[np.ndarray, np.ndarray],
     rows: record.Rows,
     store: blocks.Store,
@@ -216,9 +209,10 @@ def compute_curve(
         way: Line(t, evaluate_mixtures(run.task, models, each, rows.data, **given))
         for way, each in (("curve", np.asarray(weights)), ("straight line", straight))
     }
-    frame = through(first, bend, last, names=(start, "bend", end))
-    way = project(frame, jax.vmap(mix, (None, 0))(points, weights)).positions
-    grid = evaluate_plane(run, frame, cover(frame, options.points or 0), rows, store)
+    frame = frames.through(first, bend, last, names=(start, "bend", end))
+    way = frames.project(frame, jax.vmap(mix, (None, 0))(points, weights)).positions
+    square = frames.cover(frame, options.points or 0)
+    grid = evaluate_plane(run, frame, square, rows, store)
     axes = f"of the curve from {start} to {end}"
     plane = describe_plane(run, grid, axes, options, way)
     along: dict[str, np.ndarray] = {"t": t, "way": way}

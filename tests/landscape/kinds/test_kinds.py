@@ -162,7 +162,7 @@ def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
     def direction(key, params, network):
         given.append(network)
 
-    monkeypatch.setattr(surfaces, "random_direction", direction)
+    monkeypatch.setattr(surfaces.frames, "random_direction", direction)
     for name in ("evaluate_plane", "describe_plane"):
         monkeypatch.setattr(surfaces, name, lambda *_: None)
     monkeypatch.setattr(record, "pool_rows", lambda *_: None)
