@@ -213,8 +213,7 @@ def compute_curve(
     way = frames.project(frame, jax.vmap(mix, (None, 0))(points, weights)).positions
     square = frames.cover(frame, options.points or 0)
     grid = evaluate_plane(run, frame, square, rows, store)
-    axes = f"of the curve from {start} to {end}"
-    plane = describe_plane(run, grid, axes, options, way)
+    plane = describe_plane(run, grid, f"of the curve {start} to {end}", options, way)
     along: dict[str, np.ndarray] = {"t": t, "way": way}
     barriers = []
     for name, found in lines.items():

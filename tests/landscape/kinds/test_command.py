@@ -54,6 +54,9 @@ def test_a_line_goes_from_the_server_to_each_client(done, reported):
     for at, model in (0, "server"), (-1, "personal"):
         expected = last(done, model, "loss")
         np.testing.assert_allclose(lines.line.metrics["loss"][:, at], expected, 1e-5)
+    repaired = landscape.run_line(reported[0], points=3, statistics="repair")
+    moved = repaired.line.metrics["loss"] != lines.line.metrics["loss"]
+    assert moved.any(0).tolist() == [False, True, False]
     common = landscape.run_line(reported[0], points=3, rows="all")
     own = np.load(done / "clients.npz")["test_size"]
     middle = np.average(last(done, "server", "loss"), weights=own)
@@ -365,7 +368,7 @@ def test_a_curve_lies_on_its_plane_and_is_no_higher_than_the_line(kept):
     assert "through names 0 models, and a curve has two" in refused(
         kept[0], "--kind=curve"
     )
-    assert "of the curve from client:1 to client:3, an axis of 3 points" in out
+    assert "of the curve client:1 to client:3, an axis of 3 points" in out
 
 
 @pytest.mark.slow
