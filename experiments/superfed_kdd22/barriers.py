@@ -75,7 +75,11 @@ def main(rounds: script.Positive = ROUNDS, out: str = "runs/superfed-barriers") 
         found = landscape.pairs(done.task, models, rows, points=POINTS)
         seconds = time.monotonic() - start
         print(f"{label}, {when}: {told(found)}; {seconds:.0f} s", flush=True)
-        figure = landscape.draw_pairs(found)
+        matrices = {
+            f"{name} barrier": landscape.barrier(found.line, name)
+            for name in ("loss", "accuracy")
+        }
+        figure = landscape.draw_matrices(matrices | {"cosine": found.cosine})
         save_figure(figure, Path(out) / f"pairs_{label}")
 
 

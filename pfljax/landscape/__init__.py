@@ -4,7 +4,7 @@ Functions take parameter pytrees and a `Task` with data, and return arrays.
 
 lines           metrics between two models
 barriers        numbers that describe a line: barrier, midpoint, flat range
-curves          curves and simplexes of models; curve_training trains them
+curves          trained curves between two models
 pairs           lines between all pairs of clients
 frames          planes through three models, around one, along a trajectory
 planes          metrics on a grid of such a plane
@@ -13,12 +13,12 @@ activations     the same by what the units put out
 groups          the barycentre of many models, and convex sums of them
 similarity      disagreement and CKA of all pairs of clients' models
 layers          lines on which one layer moves at a time
-batch_statistics  running statistics of models that nobody trained
+batch_statistics  statistics of models that nobody trained; repair restores them
 curvature       the Hessian: eigenpairs, trace and density, by lanczos
 sharpness       the rise of the loss in a ball
 objective       the loss that curvature and sharpness measure
 stacked         one model, or many stacked over clients
-figures         figures of lines and pairs; plane_figures, curvature_figures
+figures         figures of lines, pairs and curvature; plane_figures
 finished        the models of a finished run
 kinds           landscapes of a finished run: the command `pfljax landscape RUN`
 """
@@ -35,34 +35,27 @@ from pfljax.landscape.curvature import Eigen as Eigen
 from pfljax.landscape.curvature import Trace as Trace
 from pfljax.landscape.curvature import density as density
 from pfljax.landscape.curvature import eigen as eigen
-from pfljax.landscape.curvature import layer_traces as layer_traces
 from pfljax.landscape.curvature import trace as trace
-from pfljax.landscape.curvature_figures import draw_clients as draw_clients
-from pfljax.landscape.curvature_figures import draw_spectrum as draw_spectrum
-from pfljax.landscape.curve_training import train_curve as train_curve
-from pfljax.landscape.curve_training import train_simplex as train_simplex
 from pfljax.landscape.curves import curve as curve
-from pfljax.landscape.curves import mixtures as mixtures
-from pfljax.landscape.figures import draw_barriers as draw_barriers
+from pfljax.landscape.curves import train_curve as train_curve
+from pfljax.landscape.figures import draw_layers as draw_layers
 from pfljax.landscape.figures import draw_line as draw_line
 from pfljax.landscape.figures import draw_matrices as draw_matrices
-from pfljax.landscape.figures import draw_pairs as draw_pairs
 from pfljax.landscape.figures import draw_rounds as draw_rounds
+from pfljax.landscape.figures import draw_sharpness as draw_sharpness
+from pfljax.landscape.figures import draw_spectrum as draw_spectrum
 from pfljax.landscape.finished import Finished as Finished
 from pfljax.landscape.frames import Frame as Frame
-from pfljax.landscape.frames import Projection as Projection
 from pfljax.landscape.frames import around as around
 from pfljax.landscape.frames import cover as cover
 from pfljax.landscape.frames import principal as principal
 from pfljax.landscape.frames import project as project
 from pfljax.landscape.frames import random_direction as random_direction
 from pfljax.landscape.frames import through as through
-from pfljax.landscape.groups import Group as Group
 from pfljax.landscape.groups import group as group
 from pfljax.landscape.groups import group_barrier as group_barrier
+from pfljax.landscape.kinds.command import run_line as run_line
 from pfljax.landscape.kinds.command import write_landscape as write_landscape
-from pfljax.landscape.kinds.lines import RunLine as RunLine
-from pfljax.landscape.kinds.lines import run_line as run_line
 from pfljax.landscape.layers import find_layers as find_layers
 from pfljax.landscape.layers import layer_lines as layer_lines
 from pfljax.landscape.lines import Between as Between
@@ -72,12 +65,9 @@ from pfljax.landscape.lines import line as line
 from pfljax.landscape.pairs import Pairs as Pairs
 from pfljax.landscape.pairs import pair_lines as pair_lines
 from pfljax.landscape.pairs import pairs as pairs
-from pfljax.landscape.pairs import sample_pairs as sample_pairs
 from pfljax.landscape.plane_figures import draw_planes as draw_planes
-from pfljax.landscape.plane_figures import draw_surface as draw_surface
-from pfljax.landscape.planes import Marked as Marked
 from pfljax.landscape.planes import Plane as Plane
-from pfljax.landscape.planes import compare_marks as compare_marks
+from pfljax.landscape.planes import evaluate_points as evaluate_points
 from pfljax.landscape.planes import plane as plane
 from pfljax.landscape.planes import pooled as pooled
 from pfljax.landscape.sharpness import Sharpness as Sharpness

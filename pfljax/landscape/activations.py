@@ -1,6 +1,6 @@
 """Permutations of hidden units by what the units put out, see `align`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from flax import linen as nn
 
 from pfljax.core.statistics import STATISTICS
-from pfljax.core.types import Batch, ClientData, Params, Task
+from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.core.units import Units
 from pfljax.landscape.align import Matched, find_best_order, permute_units
 
@@ -62,16 +62,32 @@ def _record(predict, names, params, batch):
     """The outputs of the layers of these names, which run in `predict`."""
     outputs = {}
 
-    def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        output = call(*args, **kwargs)
-        name = "/".join(context.module.path)
-        if context.method_name == "__call__" and name in names:
+    def record(module: nn.Module, output: Any) -> Any:
+        name = "/".join(module.path)
+        if name in names:
             outputs[name] = output
         return output
 
-    with nn.intercept_methods(record):
-        predict(params, batch)
+    change_outputs(predict, params, batch, record)
     return outputs
+
+
+def change_outputs(
+    predict: Callable[[Params, Batch], Array],
+    params: Params,
+    batch: Batch,
+    change: Callable[[nn.Module, Any], Any],
+) -> Array:
+    """`predict`, where each module puts out `change(module, output)`."""
+
+    def intercept(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        output = call(*args, **kwargs)
+        if context.method_name == "__call__":
+            return change(context.module, output)
+        return output
+
+    with nn.intercept_methods(intercept):
+        return predict(params, batch)
 
 
 def _find_layers(group: Units) -> list[str]:

@@ -1,4 +1,4 @@
-"""Running statistics of models that nobody trained: mixtures, and points of a plane.
+"""Models that nobody trained, mixtures and points of a plane, with their statistics.
 
 Statistics do not mix as parameters do: the activations of a mixture have another mean
 and a smaller variance than the mixed statistics say. So each such model gets those of a
@@ -9,7 +9,8 @@ such layers. Jordan et al., ICLR 2023, https://arxiv.org/abs/2211.08403.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +20,11 @@ from pfljax.core import requirements, statistics, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.minibatches import take_examples
 from pfljax.core.types import Array, Batch, ClientData, Key, Params, Task
+from pfljax.landscape.repair import Predict, make_repair
+from pfljax.landscape.stacked import mix_models
 
-CHOICES = ("recompute", "mix")
+CHOICES = ("recompute", "repair", "mix")
+REPAIRED = 1024  # examples of the one batch of `repair`, at most
 EXAMPLES = 256  # of a batch, at most
 BATCHES = 16  # at most; each reaches over all examples
 
@@ -32,35 +36,64 @@ class Recompute(NamedTuple):
     batch_size: int
 
 
+class Repair(NamedTuple):
+    """How hidden units are repaired."""
+
+    batch_size: int
+
+
 def choose(
     task: Task, choice: str, train: ClientData | None, together: int = 1
-) -> Recompute | None:
+) -> Recompute | Repair | None:
     """How statistics are computed; None if they are mixed, or there are none.
 
-    `together` is the number of clients of `train` whose examples count as one's.
+    To "repair" a model with running statistics is to recompute them. `together` is the
+    number of clients of `train` whose examples count as one's.
 
     Raises:
       ValueError: the choice is unknown, or there are statistics and no examples.
     """
     requirements.require_known("statistics", choice, CHOICES)
-    if choice == "mix" or not statistics.has_any(shapes_of_model(task)):
+    running = statistics.has_any(shapes_of_model(task))
+    if choice == "mix" or (choice == "recompute" and not running):
         return None
     if train is None:
         raise ValueError(
-            "train is None, expected training examples, since the model has running "
-            "statistics; give them, or statistics='mix'"
+            "train is None, expected training examples, for the statistics of models "
+            "that nobody trained; give them, or statistics='mix'"
         )
     most = together * int(np.max(train.size, initial=1))
-    return Recompute(task.logits, min(EXAMPLES, most))
+    if running:
+        return Recompute(task.logits, min(EXAMPLES, most))
+    return Repair(min(REPAIRED, most))
 
 
-def refresh(
-    how: Recompute | None, params: Params, keep: Array, train: ClientData | None = None
-) -> Params:
-    """`recompute`, unless `keep` bool[] says not to, or there is nothing to compute."""
-    if how is None or train is None:
-        return params
-    return jax.lax.cond(keep, lambda: params, lambda: recompute(how, params, train))
+def mix(
+    how: Recompute | Repair | None,
+    predict: Predict,
+    models: tuple[Params, ...],
+    *train: ClientData,
+) -> Callable[[Any, Array], tuple[Params, Callable[[Batch], Array]]]:
+    """A function of (weights, keep) -> the sum of models by weights, and its `predict`.
+
+    Where `keep` bool[] holds, its statistics are those of the sum.
+    """
+
+    find_predict = None
+    if isinstance(how, Repair):
+        step = -(-train[0].size.sum() // how.batch_size)
+        batch = _take(train[0], step * jnp.arange(how.batch_size))
+        find_predict = make_repair(predict, models, batch)
+
+    def make(weights: Any, keep: Array) -> tuple[Params, Callable[[Batch], Array]]:
+        model = mix_models(weights, models)
+        if isinstance(how, Recompute):
+            again = partial(recompute, how, train=train[0])
+            model = jax.lax.cond(keep, lambda old: old, again, model)
+        own = find_predict(weights, keep, model) if find_predict else predict
+        return model, partial(own, model)
+
+    return make
 
 
 def recompute(how: Recompute, params: Params, train: ClientData) -> Params:

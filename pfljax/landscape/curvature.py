@@ -11,7 +11,6 @@ model lies. The pieces of a CNN can be narrow: a random step of 1e-3 leaves them
 the kinks add to the rise of the loss is seen in planes and `sharpness`, not here.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,9 +25,6 @@ from pfljax.landscape.objective import Objective, measure, num_parameters
 from pfljax.landscape.stacked import check_whole
 
 POINTS = 1000  # of the grid of a density
-# Steps of Lanczos' algorithm, at most one for each parameter.
-EIGEN_STEPS = 20
-DENSITY_STEPS = 40
 
 
 class Eigen(NamedTuple):
@@ -44,6 +40,7 @@ class Trace(NamedTuple):
 
     value: np.ndarray  # f32[...]
     error: np.ndarray  # f32[...]
+    layers: dict[str, "Trace"] | None = None  # of each layer's block of the Hessian
 
 
 class Density(NamedTuple):
@@ -63,6 +60,7 @@ def eigen(
     *,
     top: int = 2,
     bottom: int = 0,
+    layer: str | None = None,
     steps: int | None = None,
     batch_size: int = 256,
 ) -> Eigen:
@@ -78,6 +76,8 @@ def eigen(
       key: for the first vector.
       top: number of eigenpairs with the greatest values.
       bottom: number of those with the smallest, which stand last.
+      layer: the start of the paths of a layer's leaves, as `find_layers` names it; then
+        they are those of its block of the Hessian, and vectors are 0 elsewhere.
       steps: products with the Hessian, from `top` + `bottom` to the number of
         parameters; None is 20, or that number if it is smaller. Memory holds as many
         vectors of parameters for each client at a time.
@@ -88,9 +88,11 @@ def eigen(
     """
     check_whole("top", top, 1)
     check_whole("bottom", bottom, 0)
-    steps = _steps(task, steps, EIGEN_STEPS, top + bottom)
+    most = num_parameters(task, layer)
+    steps = _choose_steps(most, steps, 20, top + bottom)
     counts = (top, bottom, steps)
-    return Eigen(**measure(_eigen, task, params, data, key, counts, batch_size))
+    found = measure(_eigen, task, params, data, key, counts, batch_size, layer=layer)
+    return Eigen(**found)
 
 
 def _eigen(
@@ -112,9 +114,8 @@ def _eigen(
     }
 
 
-def _steps(task: Task, steps: int | None, default: int, least: int) -> int:
-    """The steps of Lanczos' algorithm, at most one for each parameter."""
-    most = num_parameters(task)
+def _choose_steps(most: int, steps: int | None, default: int, least: int) -> int:
+    """The steps of Lanczos' algorithm, at most one for each of `most` parameters."""
     if steps is None:
         steps = min(default, most)
     check_whole("steps", steps, least, most)
@@ -133,52 +134,23 @@ def trace(
     """The trace by Hutchinson's estimator: the mean of v'Hv over random signs v.
 
     Hutchinson, Commun. Stat. Simul. Comput. 19(2), 1990. `probes`, 2 or more, is the
-    number of vectors v; the other arguments are those of `eigen`.
+    number of vectors v; the other arguments are those of `eigen`. The sum of v_i (Hv)_i
+    over a layer's parameters i has the mean of its block's trace, so that the same
+    probes serve all layers, and the layers add up to the trace.
     """
-    by_leaf = _estimate_by_leaf(task, params, data, key, probes, batch_size)
-    return _average(by_leaf.sum(-1))
-
-
-def layer_traces(
-    task: Task,
-    params: Params,
-    data: ClientData,
-    key: Key,
-    *,
-    layers: Sequence[str] | None = None,
-    probes: int = 64,
-    batch_size: int = 256,
-) -> dict[str, Trace]:
-    """The trace of each layer's block of the Hessian, by the layer's name.
-
-    The sum of v_i (Hv)_i over a layer's parameters i has the mean of its block's trace,
-    so that the probes of `trace` serve all layers, and the layers add up to the trace.
-    `layers` are those of `find_layers`; the other arguments are those of `trace`.
-    """
-    masks = find_layers(task, layers)
-    by_leaf = _estimate_by_leaf(task, params, data, key, probes, batch_size)
-    # Statistics have no leaf there: they are no parameters.
-    chosen = {
-        name: np.array(jax.tree.leaves(tree.parameters(mask)), bool)
-        for name, mask in masks.items()
-    }
-    return {name: _average(by_leaf[..., i].sum(-1)) for name, i in chosen.items()}
-
-
-def _estimate_by_leaf(
-    task: Task,
-    params: Params,
-    data: ClientData,
-    key: Key,
-    probes: int,
-    batch_size: int,
-) -> np.ndarray:
-    """v_i (Hv)_i summed over each leaf of the parameters, f32[..., P, leaves]."""
     check_whole("probes", probes, 2)
-    return measure(_products, task, params, data, key, (probes,), batch_size)
+    by_leaf = measure(_products, task, params, data, key, (probes,), batch_size)
+    layers = {}
+    for name, mask in find_layers(task).items():
+        # Statistics have no leaf there: they are no parameters.
+        chosen = np.array(jax.tree.leaves(tree.parameters(mask)), bool)
+        layers[name] = _average(by_leaf[..., chosen].sum(-1))
+    return _average(by_leaf.sum(-1))._replace(layers=layers)
 
 
 def _products(objective: Objective, key: Key, probes: int) -> Array:
+    """v_i (Hv)_i summed over each leaf of the parameters, f32[P, leaves]."""
+
     def by_leaf(key: Key) -> Array:
         v = jax.random.rademacher(key, objective.weights.shape, jnp.float32)
         products = objective.unravel(v * objective.curvature(v))
@@ -216,7 +188,7 @@ def density(
     `eigen`.
     """
     check_whole("probes", probes, 1)
-    steps = _steps(task, steps, DENSITY_STEPS, 1)
+    steps = _choose_steps(num_parameters(task), steps, 40, 1)
     if sigma is not None and not sigma > 0:
         raise ValueError(f"sigma is {sigma}, expected a positive number, or None")
     counts = (probes, steps)
@@ -253,7 +225,8 @@ def smooth(
 
     The grid ends 5 deviations beyond the outermost nodes.
     """
-    low, high = _span(nodes)
+    finite = nodes[np.isfinite(nodes)].astype(np.float64)
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
     # The last is for a spectrum of a single point, whose bell needs some width.
     width = sigma or (high - low) / 100 or 1e-3 * max(abs(high), 1e-3)
     grid = np.linspace(low - 5 * width, high + 5 * width, POINTS)
@@ -268,11 +241,3 @@ def smooth(
         density += flat_weights[..., i, None] * bell
     probes = nodes.shape[-2]
     return grid, density / (probes * np.sqrt(2 * np.pi) * width)
-
-
-def _span(nodes: np.ndarray) -> tuple[float, float]:
-    """(least, greatest) of the finite nodes; zeros if there are none."""
-    finite = nodes[np.isfinite(nodes)].astype(np.float64)
-    if not finite.size:
-        return 0.0, 0.0
-    return finite.min(), finite.max()

@@ -1,10 +1,11 @@
-"""Curves between models and simplexes of models, and the metrics along them.
+"""Curves between two models, trained to a low loss, and the metrics along them.
 
-Both are given by points, parameters stacked [n, ...]. Each of their models is a sum of
-the points by weights that add up to 1. `curve_training` makes those of low loss.
+A curve is given by points, parameters stacked [n, ...]: the ends and the bends between
+them. Each of its models is a sum of the points by weights that add up to 1.
 """
 
 import math
+from functools import partial
 from typing import Any, Unpack
 
 import jax
@@ -12,16 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core import requirements
-from pfljax.core.communication import shapes_of_model
-from pfljax.core.types import Array, ClientData, Params, Task
+from pfljax.core.keys import derive
+from pfljax.core.training import budget, fit
+from pfljax.core.types import Array, Batch, ClientData, Key, Local, Params, Task, Turn
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape.lines import (
-    Line,
-    Options,
-    Positions,
-    check_ascending,
-    evaluate_mixtures,
-)
+from pfljax.landscape import lines, stacked
 
 KINDS = ("bezier", "chain")
 
@@ -52,65 +48,98 @@ def curve(
     data: ClientData,
     *,
     kind: str = "bezier",
-    t: Positions = GRID,
-    **options: Unpack[Options],
-) -> Line:
+    t: lines.Positions = GRID,
+    **options: Unpack[lines.Options],
+) -> lines.Line:
     """Metrics along the curve of these points, which `train_curve` returns.
 
-    The other arguments are those of `line`.
+    `data` and `train` are of one client; the other arguments are those of `line`.
 
     Raises:
       ValueError: as in `line`, or `t` leaves [0, 1], where the curve lies.
     """
-    positions = check_ascending(t)
+    positions = lines.check_ascending(t)
     if positions[0] < 0 or positions[-1] > 1:
         raise ValueError(f"t is {t}; expected positions from 0 to 1, on the curve")
-    models = _name(separate(task, points))
-    weights = np.asarray(curve_weights(kind, len(models), positions))
+    count = len(jax.tree.leaves(points)[0])
+    models = {
+        f"point {i}": jax.tree.map(lambda leaf, i=i: leaf[i], points)
+        for i in range(count)
+    }
+    weights = np.asarray(curve_weights(kind, count, positions))
     # A bend was trained as a part of the curve alone.
     keep = (positions == 0) | (positions == 1)
-    metrics = evaluate_mixtures(task, models, weights, data, keep=keep, **options)
-    return Line(t=positions, metrics=metrics)
+    metrics = lines.evaluate_mixtures(task, models, weights, data, keep=keep, **options)
+    return lines.Line(t=positions, metrics=metrics)
 
 
-def mixtures(
+def train_curve(
     task: Task,
-    points: Params,
-    weights: Any,
+    a: Params,
+    b: Params,
     data: ClientData,
-    **options: Unpack[Options],
-) -> dict[str, np.ndarray]:
-    """Metrics of the models of weights [P, n] of n points, f32[P] or f32[C, P].
+    local: Local,
+    key: Key,
+    *,
+    kind: str = "bezier",
+    bends: int = 1,
+) -> Params:
+    """The points a, bends ..., b of a curve of low mean loss, stacked [bends + 2, ...].
 
-    `points` are stacked [n, ...], or [C, n, ...] for C clients. The other arguments are
-    those of `line`; the points themselves keep their statistics.
-    """
-    models = _name(separate(task, points))
-    return evaluate_mixtures(task, models, np.asarray(weights), data, **options)
+    The bends start on the straight line and take the minibatch steps of `local` on the
+    loss at a position that each step draws uniformly from [0, 1]; a and b stay. Garipov
+    et al., NeurIPS 2018, https://arxiv.org/abs/1802.10026 (Section 3.1, eq. 2).
 
-
-def _name(models: list[Params]) -> dict[str, Params]:
-    return {f"point {i}": model for i, model in enumerate(models)}
-
-
-def separate(task: Task, points: Params) -> list[Params]:
-    """The points one by one, each one model or stacked [C, ...].
+    Args:
+      task: the model.
+      a, b: one model each.
+      data: the examples of one client (offset and size i32[]).
+      local: the minibatch steps.
+      key: for the draws.
+      kind: of the curve, see `curve_weights`.
+      bends: number of points between a and b.
 
     Raises:
-      ValueError: there is no axis of points.
+      ValueError: `kind` is unknown, `bends` is below 1, or a, b or data are of several
+        clients.
     """
-    one_model = jax.tree.leaves(shapes_of_model(task))[0].shape
-    first = jax.tree.leaves(points)[0].shape
-    axis = len(first) - len(one_model) - 1
-    if axis not in (0, 1):
-        raise ValueError(
-            f"points have a leaf of shape {first}, expected {one_model} "
-            "behind one axis of points, or behind two, of clients and points"
-        )
-    return [
-        jax.tree.map(lambda leaf, i=i: leaf.take(i, axis), points)
-        for i in range(first[axis])
-    ]
+    stacked.check_whole("bends", bends, 1)
+    if any(stacked.find_stacked(task, {"a": a, "b": b}, data)):
+        raise ValueError("a, b or data are of many clients; give those of one")
+    return _train_curve(task.loss, local, kind, bends, (a, b), data, key)
+
+
+# Jitted once for all tasks: the loss and the settings are part of the cache key, so
+# that a second training of one task traces nothing.
+@partial(jax.jit, static_argnames=("loss", "local", "kind", "bends"))
+def _train_curve(loss, local, kind, bends, ends, data, key):
+    """The points of the curve."""
+
+    def join(free: Params) -> Params:
+        def join_leaf(a: Array, bends: Array, b: Array) -> Array:
+            return jnp.concatenate([a[None], bends, b[None]])
+
+        return jax.tree.map(join_leaf, ends[0], free, ends[1])
+
+    def loss_of_draw(free: Params, batch: Batch, key: Key) -> Array:
+        t = jax.random.uniform(derive(key, "place"))
+        weights = curve_weights(kind, bends + 2, t)
+        return loss(mix(join(free), weights), batch, key)
+
+    # The bends start on the straight line.
+    inner = curve_weights("chain", 2, np.linspace(0, 1, bends + 2)[1:-1])
+    straight = mix(jax.tree.map(lambda *leaves: jnp.stack(leaves), *ends), inner)
+    # One long round 0: a schedule by rounds stays at its first rate.
+    turn = Turn(
+        key=key,
+        round=jnp.int32(0),
+        steps=budget(local, data.size),
+        id=jnp.int32(0),
+        num_clients=1,
+        public=data._replace(size=jnp.int32(0)),
+    )
+    trained, _ = fit(loss_of_draw, straight, data, turn, local, metrics=())
+    return join(trained)
 
 
 def mix(points: Params, weights: Array) -> Params:

@@ -1,32 +1,29 @@
-"""Figures of lines, of matrices over clients, and of barriers over rounds."""
+"""Figures of lines, matrices over clients, barriers over rounds, and curvature."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from pfljax.landscape.barriers import barrier
+from pfljax.landscape.curvature import Density
 from pfljax.landscape.lines import Line
-from pfljax.landscape.pairs import Pairs
 from pfljax.report.figures import draw_clients
 from pfljax.report.heat_maps import heat_map
 from pfljax.report.style import (
     GREY,
+    Axes,
+    Figure,
     add_legend,
     line_styles,
     merge_equal,
     new_figure,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 SHARES = ("accuracy", "top5")  # of examples; drawn in percent, as in all reports
+DECADES = 6  # of a density that are drawn
 ENDS = ("one model", "the other")
 MOST_BANDS = 3  # translucent ones over one another
 BARS = 3  # of each line, if there are many
-MATRICES = ("loss", "accuracy")  # the barriers of the figure of pairs
 FLOORS = {"loss": 1e-3, "accuracy": 0.1}  # nats and points; less may be rounding
 LEAST_COSINE = 0.99  # the least upper part of the colours of cosines
 
@@ -41,7 +38,7 @@ def label_axis(metric: str, unit: str = "%") -> str:
     return f"{metric} ({unit})" if metric in SHARES else metric
 
 
-def hatch(axes: "Axes", values: np.ndarray) -> None:
+def hatch(axes: Axes, values: np.ndarray) -> None:
     """Shows where `values` are NaN, which no colour stands for, and says how many."""
     missing = int(np.isnan(values).sum())
     if missing:
@@ -54,7 +51,7 @@ def draw_line(
     lines: Mapping[str, Line],
     metric: str = "accuracy",
     ends: tuple[str, str] = ENDS,
-) -> "Figure":
+) -> Figure:
     """A metric along lines: the mean over clients, and a band from 10 to 90 % of them.
 
     More than three bands over one another could not be read: then it is the median, and
@@ -91,7 +88,7 @@ def draw_line(
 
 
 def _draw_median(
-    axes: "Axes", t: np.ndarray, values: np.ndarray, share: float, **style: Any
+    axes: Axes, t: np.ndarray, values: np.ndarray, share: float, **style: Any
 ) -> None:
     """The median over clients of `values` [C, T], and bars from 10 to 90 % of them.
 
@@ -106,15 +103,9 @@ def _draw_median(
         axes.vlines(at, *ends, color=style["color"], linewidth=1.2)
 
 
-def draw_pairs(pairs: Pairs) -> "Figure":
-    """Matrices over pairs of clients: barriers of loss and accuracy, and cosines."""
-    shown = {f"{name} barrier": barrier(pairs.line, name) for name in MATRICES}
-    return draw_matrices(shown | {"cosine": pairs.cosine})
-
-
 def draw_matrices(
     matrices: Mapping[str, np.ndarray], ids: Sequence[int] | np.ndarray | None = None
-) -> "Figure":
+) -> Figure:
     """Matrices [K, K] over pairs of clients, side by side.
 
     The colours never span rounding: a barrier below 0.001, or 0.1 points of accuracy,
@@ -139,7 +130,7 @@ def draw_matrices(
     return figure
 
 
-def _number_clients(axes: "Axes", ids: np.ndarray | Sequence[int]) -> None:
+def _number_clients(axes: Axes, ids: np.ndarray | Sequence[int]) -> None:
     """Up to six clients of a matrix have their numbers at both axes."""
     places = range(0, len(ids), -(-len(ids) // 6))
     names = [str(ids[place]) for place in places]
@@ -159,19 +150,11 @@ def _choose_colours(metric: str, values: np.ndarray) -> tuple[float, float, str]
     return 0.0, highest or 1.0, ""
 
 
-def draw_barriers(
-    rounds: Sequence[int], barriers: Mapping[str, np.ndarray]
-) -> "Figure":
-    """Barriers f64[R] between each round and the last, with a panel for each metric."""
-    series = {name: {"": values[:, None]} for name, values in barriers.items()}
-    return draw_rounds(rounds, series, " to the last")
-
-
 def draw_rounds(
     rounds: Sequence[int],
     series: Mapping[str, Mapping[str, np.ndarray]],
     whose: str = "",
-) -> "Figure":
+) -> Figure:
     """Barriers f64[R, n] by round, a panel for each metric and a line for each name.
 
     A line is the mean over n, with a band from 10 to 90 % of them. A barrier of 0 lies
@@ -192,4 +175,58 @@ def draw_rounds(
         axes.axhline(0, color=GREY, linewidth=0.8, zorder=0)
         if len(by_name) > 1:
             axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def draw_sharpness(values: Mapping[str, np.ndarray]) -> Figure:
+    """Quantities f[C] of all clients, a panel each, from the least to the greatest.
+
+    Values that are not finite, such as those of clients without examples, are left out.
+    """
+    width = 3.2 * len(values)
+    figure, panels = new_figure(width, 2.8, len(values))
+    (style,) = line_styles([""]).values()
+    for axes, (name, quantity) in zip(panels, values.items(), strict=True):
+        finite = quantity[np.isfinite(quantity)]
+        ordered = np.sort(finite)
+        ranks = np.arange(1, len(ordered) + 1)
+        axes.plot(ranks, ordered, ".", **style)
+        axes.set(xlabel="clients, in the order of the value", ylabel=name)
+        axes.locator_params(axis="x", integer=True)
+    return figure
+
+
+def draw_layers(values: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    """Quantities f[C] of each layer, a panel each: the mean and a 10-90 % band."""
+    longest = max(len(name) for by_layer in values.values() for name in by_layer)
+    figure, panels = new_figure(3.6 * len(values), 2.4 + 0.08 * longest, len(values))
+    (style,) = line_styles([""]).values()
+    for axes, (quantity, by_layer) in zip(panels, values.items(), strict=True):
+        places = range(len(by_layer))
+        draw_clients(axes, places, np.stack([*by_layer.values()]), marker="o", **style)
+        axes.set_xticks(places, list(by_layer), rotation=90)
+        axes.set(ylabel=quantity)
+    return figure
+
+
+def draw_spectrum(
+    label: str,
+    spectrum: Density,
+    eigenvalues: Sequence[float] | np.ndarray = (),
+) -> Figure:
+    """The spectral density of one Hessian, log-scaled, over 6 decades.
+
+    Short lines mark the `eigenvalues`.
+    """
+    figure, (axes,) = new_figure(4.6, 3.1)
+    (style,) = line_styles([label]).values()
+    axes.semilogy(spectrum.grid, spectrum.density, label=label, **style)
+    for value in eigenvalues:
+        axes.axvline(value, ymax=0.2, linewidth=1, **style)
+    highest = float(np.nanmax(spectrum.density))
+    # The tails of the bells reach zero, which a logarithmic axis cannot show.
+    axes.set_ylim(highest / 10**DECADES, 2 * highest)
+    axes.set_xlabel("eigenvalue")
+    axes.set_ylabel("density")
+    axes.legend(frameon=False)
     return figure

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,14 +25,7 @@ from pfljax.simulate.components import make_network
 from pfljax.simulate.export import load_state
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.shape import make_shape
-from pfljax.simulate.simulation import Architecture, Simulation, abstract
-
-
-class History(NamedTuple):
-    """The server's model at the rounds whose checkpoints were kept."""
-
-    rounds: list[int]  # ascending
-    models: Params  # stacked [R, ...]
+from pfljax.simulate.simulation import Architecture, abstract
 
 
 class Finished:
@@ -66,10 +59,7 @@ class Finished:
         if not (self.path / "summary.json").is_file():
             raise FolderError(f"{path} is unfinished; finish it with `pfljax resume`")
         self.label = label(self.experiment)
-        loaded = load_state(path, federation, task)
-        self.sim: Simulation = loaded[0]
-        self.federation: Federation = loaded[1]
-        self.state: RunState = loaded[2]
+        self.sim, self.federation, self.state = load_state(path, federation, task)
         self.ids = np.arange(self.federation.num_clients)
         # By architecture and name: the blocks of a run share them.
         self.programs: dict[tuple[int, str], Callable[..., Any]] = {}
@@ -266,8 +256,8 @@ class Finished:
         stacked = population.states(self.state, self.ids)
         return jax.tree.map(lambda leaf: leaf[: len(self.ids)], stacked)
 
-    def history(self) -> History:
-        """The server's model at each of the `rounds`.
+    def history(self) -> tuple[list[int], Params]:
+        """The `rounds` R, ascending, and the server's model at each, stacked [R, ...].
 
         Raises:
           ValueError: the method's server has no model.
@@ -277,7 +267,7 @@ class Finished:
         # One checkpoint at a time: only the server's model of each is kept.
         models = [jax.device_get(self.at(round_).server()) for round_ in rounds]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *models)
-        return History(rounds=rounds, models=stacked)
+        return rounds, stacked
 
     def rounds(self) -> list[int]:
         """The rounds whose checkpoints were kept (see `keep_checkpoints`).

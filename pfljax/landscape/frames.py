@@ -122,8 +122,7 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
 
     The directions, of norm 1, explain most of the differences to the last model, and
     the shares say how much (Li et al., NeurIPS 2018, https://arxiv.org/abs/1712.09913,
-    Section 7.2). Marks are the models' projections by name; `planes.compare_marks` says
-    what the projection loses.
+    Section 7.2). Marks are the models' projections by name.
 
     Args:
       models: R >= 3 models, stacked [R, ...], the last one the center.
@@ -144,7 +143,12 @@ def principal(models: Params, names: Sequence[str]) -> tuple[Frame, np.ndarray]:
     vectors_by_model = _flatten(differences)
     if not np.isfinite(vectors_by_model).all():
         raise ValueError("a model is not finite; give those before the run diverged")
-    squares, vectors = _leading_two(vectors_by_model)
+    # R is small beside the number of parameters: the Gram matrix [R, R] has the same
+    # eigenvalues as the covariance of the parameters.
+    values, singular = np.linalg.eigh(vectors_by_model @ vectors_by_model.T)
+    # `eigh` ascends: the leading two are the last; rounding may leave them below 0.
+    squares = values[::-1][:2].clip(0)
+    vectors = singular[:, ::-1][:, :2]
     norms = np.sqrt(squares)
     # Directions of unit norm, as sums of the models.
     u_weights, v_weights = (vectors / np.maximum(norms, 1e-30)).T
@@ -165,17 +169,6 @@ def _flatten(models: Params) -> np.ndarray:
     # In float64: squares of small differences are summed over all parameters.
     rows = [np.asarray(leaf, np.float64).reshape(len(leaf), -1) for leaf in leaves]
     return np.concatenate(rows, axis=1)
-
-
-def _leading_two(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(squares f64[2], left vectors f64[R, 2]) of the two greatest singular values."""
-    # R is small beside the number of parameters: the Gram matrix [R, R] has the same
-    # eigenvalues as the covariance of the parameters.
-    gram = vectors @ vectors.T
-    squares, singular = np.linalg.eigh(gram)
-    # `eigh` ascends: the leading two are the last; rounding may leave them below 0.
-    leading = squares[::-1][:2]
-    return leading.clip(0), singular[:, ::-1][:, :2]
 
 
 def _combine(models: Params, weights: np.ndarray) -> Params:

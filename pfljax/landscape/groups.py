@@ -44,11 +44,10 @@ def group(
         metrics = evaluate_mixtures(task, *alone, keep=np.array([keep]), **options)
         return {name: values[:, 0] for name, values in metrics.items()}
 
-    # As many sums at a time as there are models, for the same program.
-    blocks = -(-len(weights) // count)
-    filled = np.resize(weights, (blocks, count, count)).astype(np.float32)
-    sums = [evaluate(mix(models, jnp.asarray(block)), keep=False) for block in filled]
-    metrics = jax.tree.map(lambda *parts: np.concatenate(parts)[: len(weights)], *sums)
+    # At most as many sums at a time as there are models.
+    blocks = np.array_split(weights.astype(np.float32), -(-len(weights) // count))
+    sums = [evaluate(mix(models, jnp.asarray(block)), keep=False) for block in blocks]
+    metrics = jax.tree.map(lambda *parts: np.concatenate(parts), *sums)
     return Group(weights=weights, metrics=metrics, models=evaluate(models, keep=True))
 
 

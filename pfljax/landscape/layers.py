@@ -10,13 +10,7 @@ from pfljax.core import tree
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape.lines import (
-    Line,
-    Options,
-    Positions,
-    check_ascending,
-    evaluate_mixtures,
-)
+from pfljax.landscape import lines
 
 
 def find_layers(task: Task, layers: Sequence[str] | None = None) -> dict[str, Params]:
@@ -67,9 +61,9 @@ def layer_lines(
     *,
     layers: Sequence[str] | None = None,
     cumulative: bool = False,
-    t: Positions = GRID,
-    **options: Unpack[Options],
-) -> dict[str, Line]:
+    t: lines.Positions = GRID,
+    **options: Unpack[lines.Options],
+) -> dict[str, lines.Line]:
     """Lines from `a` on which one layer alone moves to that of `b`, by its name.
 
     Adilova et al., ICLR 2024, https://arxiv.org/abs/2307.06966. Their barrier is the
@@ -87,14 +81,14 @@ def layer_lines(
     Raises:
       ValueError: as in `line` and `find_layers`.
     """
-    positions = check_ascending(t)
+    positions = lines.check_ascending(t)
     weights = np.stack([1 - positions, positions], 1)
     # Both are stacked if one is.
     start, b = (
         jax.tree.map(lambda *leaves, n=n: np.broadcast_arrays(*leaves)[n], a, b)
         for n in (0, 1)
     )
-    lines = {}
+    found = {}
     moved = [False] * len(jax.tree.leaves(task.modules))
     for name, layer in find_layers(task, layers).items():
         end = jax.tree.map(lambda moves, p, q: q if moves else p, layer, start, b)
@@ -102,8 +96,9 @@ def layer_lines(
         after = [x or y for x, y in zip(moved, jax.tree.leaves(layer), strict=True)]
         keep = (positions == 0) & starts_at_a | (positions == 1) & all(after)
         ends = {"start": start, "end": end}
-        metrics = evaluate_mixtures(task, ends, weights, data, keep=keep, **options)
-        lines[name] = Line(t=positions, metrics=metrics)
+        given = task, ends, weights, data
+        metrics = lines.evaluate_mixtures(*given, keep=keep, **options)
+        found[name] = lines.Line(t=positions, metrics=metrics)
         if cumulative:
             start, moved = end, after
-    return lines
+    return found

@@ -28,9 +28,11 @@ class Options(TypedDict, total=False):
     """How models between others are evaluated.
 
     statistics: "recompute" the running statistics of such a model on `train`; the
-      models at the ends keep theirs. "mix" interpolates them like parameters.
-    train: training examples of one client, or of C clients; only models with running
-      statistics need them. At most 4,096 of a client are used, spread over all.
+      models at the ends keep theirs. "mix" interpolates them like parameters. "repair"
+      restores means and deviations of hidden units, see `repair`; only for weights
+      from 0 to 1, as on lines.
+    train: training examples of one client, or of C clients, for statistics. At most
+      4,096 of a client are used, and 1,024 to repair, spread over all.
     batch_size: the batch size of the batchwise calibration errors, 10 by default.
     """
 
@@ -114,6 +116,10 @@ def evaluate_mixtures(
             f"weights have shape {shape}, expected (P, {len(models)}), one for each of "
             f"{', '.join(models)}"
         )
+    if statistics == "repair" and (keep is not None or not _is_convex(weights)):
+        raise ValueError(
+            "statistics is 'repair', which is for t from 0 to 1 of a line; choose mix"
+        )
     how = batch_statistics.choose(task, statistics, train)
     examples = (data,) if how is None or train is None else (data, train)
     is_stacked = stacked.find_stacked(task, models, *examples)
@@ -132,6 +138,10 @@ def evaluate_mixtures(
         even_passes(most_examples, batch_size),
     )
     return jax.device_get(stacked.call(_evaluate_mixtures, arguments))
+
+
+def _is_convex(weights: np.ndarray) -> bool:
+    return weights.min() >= 0 and np.allclose(weights.sum(1), 1)
 
 
 def between(
@@ -168,12 +178,11 @@ def _evaluate_mixtures(
     def evaluate_client(*parts):
         models = parts[: -len(examples)]
         data, *train = parts[-len(examples) :]
+        mix = batch_statistics.mix(how, predict, models, *train)
 
         def evaluate(point):
-            weights, keep = point
-            model = stacked.mix_models(weights, models)
-            model = batch_statistics.refresh(how, model, keep, *train)
-            metrics = score(partial(predict, model), data, batch_size, at_once)
+            model, own = mix(*point)
+            metrics = score(own, data, batch_size, at_once)
             return stacked.or_nan(model, metrics)
 
         # One model at a time: a vmap would hold all P models in memory.

@@ -20,15 +20,16 @@ from pfljax.core.losses import cross_entropy
 from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
+from pfljax.landscape.layers import find_layers
 
 
 class Objective(NamedTuple):
     """The loss L of one client around its model, on flat vectors of D parameters."""
 
-    weights: Array  # f32[D], all parameters but running statistics
+    weights: Array  # f32[D], all parameters that move: no running statistics
     value_and_grad: Callable[[Array], tuple[Array, Array]]  # w -> L(w), f32[D]
     curvature: Callable[[Array], Array]  # v -> H v, f32[D], the Hessian at `weights`
-    unravel: Callable[[Array], Params]  # of a direction: statistics do not move
+    unravel: Callable[[Array], Params]  # of a direction: 0 for what does not move
 
 
 def measure(
@@ -41,6 +42,7 @@ def measure(
     batch_size: int,
     *,
     draws: bool = True,
+    layer: str | None = None,
 ) -> Any:
     """`function(objective, shared, *options)` of the client, or stacked over clients.
 
@@ -55,6 +57,7 @@ def measure(
       batch_size: examples at a time; it changes memory and time, not the result.
       draws: whether `shared` is a key. Each of C clients then gets its own, by its
         place, so that the errors of their estimates are independent.
+      layer: that alone moves, see `find_fixed`.
 
     Raises:
       ValueError: the parameters are not those of the task, or a number is impossible.
@@ -67,16 +70,17 @@ def measure(
         shared = jax.random.split(shared, len(stack))
     parts = (params, data, shared)
     is_stacked = (*is_stacked, by_client)
-    static = (function, task.predict, options, is_stacked, batch_size)
+    fixed = find_fixed(task, layer)
+    static = (function, task.predict, options, is_stacked, batch_size, fixed)
     return jax.device_get(stacked.call(_measure, (*static, parts)))
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 6))
-def _measure(function, predict, options, is_stacked, batch_size, parts, width):
+@partial(jax.jit, static_argnums=(0, 1, 2, 3, 4, 5, 7))
+def _measure(function, predict, options, is_stacked, batch_size, fixed, parts, width):
     """`function` of the one client, or of each; `parts` are (params, data, shared)."""
 
     def measure_client(params: Params, data: ClientData, shared: Any) -> Any:
-        objective = make_objective(predict, params, data, batch_size)
+        objective = make_objective(predict, params, data, batch_size, fixed)
         result = function(objective, shared, *options)
         exists = data.size > 0
         return jax.tree.map(lambda leaf: jnp.where(exists, leaf, jnp.nan), result)
@@ -92,13 +96,15 @@ def make_objective(
     params: Params,
     data: ClientData,
     batch_size: int,
+    fixed: tuple[bool, ...],
 ) -> Objective:
     """The objective on the examples of one client, summed over batches in one loop."""
-    running, parameters = tree.split(params, statistics.mask(params))
-    weights, unravel = ravel_pytree(parameters)
+    choice = jax.tree.unflatten(jax.tree.structure(params), fixed)
+    rest, moving = tree.split(params, choice)
+    weights, unravel = ravel_pytree(moving)
 
     def loss(w: Array, batch: Batch) -> Array:
-        model = tree.merge(unravel(w), running)
+        model = tree.merge(unravel(w), rest)
         logits = predict(model, batch).astype(jnp.float32)
         return cross_entropy(logits, batch)
 
@@ -120,11 +126,24 @@ def make_objective(
         weights=weights,
         value_and_grad=value_and_grad,
         curvature=curvature,
-        unravel=lambda v: tree.merge(unravel(v), tree.zeros(running)),
+        unravel=lambda v: tree.merge(unravel(v), tree.zeros(rest)),
     )
 
 
-def num_parameters(task: Task) -> int:
-    """Number of parameters of the task's model, without running statistics."""
-    leaves = jax.tree.leaves(tree.parameters(shapes_of_model(task)))
-    return sum(math.prod(leaf.shape) for leaf in leaves)
+def find_fixed(task: Task, layer: str | None = None) -> tuple[bool, ...]:
+    """Which leaves of a model do not move: running statistics, and other layers.
+
+    Without a `layer` of `find_layers`, all layers move.
+    """
+    fixed = statistics.mask(shapes_of_model(task))
+    if layer is not None:
+        inside = find_layers(task, [layer])[layer]
+        fixed = jax.tree.map(lambda running, moves: running or not moves, fixed, inside)
+    return tuple(jax.tree.leaves(fixed))
+
+
+def num_parameters(task: Task, layer: str | None = None) -> int:
+    """Number of parameters of the task's model, or of a layer, that move."""
+    leaves = jax.tree.leaves(shapes_of_model(task))
+    each = zip(leaves, find_fixed(task, layer), strict=True)
+    return sum(math.prod(leaf.shape) for leaf, fixed in each if not fixed)

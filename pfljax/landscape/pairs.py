@@ -12,23 +12,13 @@ from pfljax.core.types import ClientData, Params, Task
 from pfljax.engine import chunked_vmap
 from pfljax.evaluation.metrics import from_totals, totals
 from pfljax.evaluation.over_clients import GRID
-from pfljax.landscape import batch_statistics, stacked
-from pfljax.landscape.lines import (
-    Line,
-    Options,
-    Positions,
-    check_ascending,
-    cosine,
-    distance,
-)
-
-BLOCK = 1024  # pairs of one program: what it holds does not grow with their number
+from pfljax.landscape import batch_statistics, lines, stacked
 
 
 class Pairs(NamedTuple):
     """Between K models; [i, j] goes from model i to model j."""
 
-    line: Line  # metrics f32[K, K, T]: barrier(pairs.line, "loss") is f64[K, K]
+    line: lines.Line  # metrics f32[K, K, T]: barrier(pairs.line, "loss") is f64[K, K]
     cosine: np.ndarray  # f32[K, K], of the angle between the parameters
     distance: np.ndarray  # f32[K, K], L2 norm of their difference
 
@@ -39,7 +29,7 @@ def pairs(
     data: ClientData,
     *,
     points: int = 11,
-    **options: Unpack[Options],
+    **options: Unpack[lines.Options],
 ) -> Pairs:
     """Metrics along the K (K - 1) / 2 lines between K models, cosines and distances.
 
@@ -49,16 +39,13 @@ def pairs(
     Raises:
       ValueError: as in `pair_lines`, or there are fewer than 3 points.
     """
-    if points < 3:
-        raise ValueError(
-            f"points is {points}; expected 3 or more: the two ends and one between"
-        )
+    stacked.check_whole("points", points, 3)
     i, j = np.triu_indices(len(jax.tree.leaves(models)[0]))
     t = np.linspace(0, 1, points)
     found = pair_lines(task, models, data, i, j, t=t, **options)
     fields = found._replace(line=found.line.metrics)
     square = jax.tree.map(partial(_square, i, j), fields)
-    return square._replace(line=Line(t=found.line.t, metrics=square.line))
+    return square._replace(line=lines.Line(t=found.line.t, metrics=square.line))
 
 
 def pair_lines(
@@ -68,7 +55,7 @@ def pair_lines(
     i: np.ndarray,
     j: np.ndarray,
     *,
-    t: Positions = GRID,
+    t: lines.Positions = GRID,
     statistics: str = "recompute",
     train: ClientData | None = None,
     batch_size: int = 10,
@@ -81,7 +68,7 @@ def pair_lines(
       data: the examples of one client, on which all lines are evaluated; or those of
         the K clients: then a line is evaluated on the examples of both its clients
         together, as if one client held them.
-      i, j: the two models of each pair; `sample_pairs` draws some of many.
+      i, j: the two models of each pair.
       t: ascending positions on a line.
       statistics: see `Options` of lines.
       train: see there; of the K clients, if `data` is: then the running statistics
@@ -100,32 +87,20 @@ def pair_lines(
     if not models_stacked:
         raise ValueError("models is one model, expected K stacked along a first axis")
     stacked.check_whole("batch_size", batch_size, 1)
-    positions = check_ascending(t)
-    given = (task.predict, how, jax.tree.map(jnp.asarray, models), examples)
-    options = (positions, tuple(of_clients), batch_size)
-    blocks = []
-    for start in range(0, len(i), BLOCK):
-        block = np.arange(start, start + min(BLOCK, len(i)))
-        # The last one is filled with its last pair, for the same program.
-        block = np.minimum(block, len(i) - 1)
-        arguments = (*given, (np.asarray(i)[block], np.asarray(j)[block]), *options)
-        blocks.append(jax.device_get(stacked.call(_evaluate_pairs, arguments)))
-    metrics, cosines, distances = jax.tree.map(
-        lambda *parts: np.concatenate(parts)[: len(i)], *blocks
+    positions = lines.check_ascending(t)
+    arguments = (
+        task.predict,
+        how,
+        jax.tree.map(jnp.asarray, models),
+        examples,
+        (np.asarray(i), np.asarray(j)),
+        positions,
+        tuple(of_clients),
+        batch_size,
     )
-    return Pairs(Line(t=positions, metrics=metrics), cosines, distances)
-
-
-def sample_pairs(count: int, most: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Up to `most` different pairs j < i of `count` models, drawn uniformly, i64[P]."""
-    number = count * (count - 1) // 2
-    drawn = np.arange(number)
-    if number > most:
-        drawn = np.random.default_rng(seed).choice(number, most, replace=False)
-        drawn.sort()
-    # Pairs are numbered (1, 0), (2, 0), (2, 1), (3, 0), ...
-    i = np.floor((1 + np.sqrt(1 + 8 * drawn)) / 2).astype(int)
-    return i, drawn - i * (i - 1) // 2
+    found = jax.device_get(stacked.call(_evaluate_pairs, arguments))
+    metrics, cosines, distances = found
+    return Pairs(lines.Line(t=positions, metrics=metrics), cosines, distances)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 6, 7, 8))
@@ -149,15 +124,13 @@ def _evaluate_pairs(
         a = tree.take(models, i)
         b = tree.take(models, j)
         data, *train = (take_spans(number, i, j) for number in range(len(examples)))
+        mix = batch_statistics.mix(how, predict, (a, b), *train)
 
         def evaluate(t):
-            model = stacked.mix_models((1 - t, t), (a, b))
-            is_end = (t == 0) | (t == 1)
-            model = batch_statistics.refresh(how, model, is_end, *train)
+            model, own = mix((1 - t, t), (t == 0) | (t == 1))
 
             def count(span):
-                own = ClientData(data.examples, *span)
-                return totals(partial(predict, model), own, batch_size)
+                return totals(own, ClientData(data.examples, *span), batch_size)
 
             by_client = jax.lax.map(count, data[1:])
             # Sums over examples are added before they are divided.
@@ -165,7 +138,7 @@ def _evaluate_pairs(
             return stacked.or_nan(model, sums)
 
         # One after another: only the pairs of a chunk lie in memory together.
-        return jax.lax.map(evaluate, t), cosine(a, b), distance(a, b)
+        return jax.lax.map(evaluate, t), lines.cosine(a, b), lines.distance(a, b)
 
     work = jax.vmap(lambda i, j: take_spans(0, i, j).size.sum())(*ends)
     sums, *apart = chunked_vmap.over_clients(evaluate_pair, ends, work, width)

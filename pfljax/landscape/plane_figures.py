@@ -1,7 +1,7 @@
-"""Figures of planes: contours with the models that lie on them, and surfaces."""
+"""Figures of planes: contours with the models that lie on them."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,11 +9,7 @@ from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.landscape.figures import hatch, label_axis, scale
 from pfljax.landscape.frames import Mark
 from pfljax.landscape.planes import Plane
-from pfljax.report.style import INK, new_figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from pfljax.report.style import INK, Axes, Figure, new_figure
 
 LEVELS = 12  # about so many
 CEILING = 30  # times the least loss: losses above are not told apart
@@ -25,7 +21,7 @@ def draw_planes(
     planes: Mapping[str, Plane],
     metric: str = "loss",
     ways: Mapping[str, Sequence[Any] | np.ndarray | None] | None = None,
-) -> "Figure":
+) -> Figure:
     """Contours of planes side by side, with one scale for all and equal axes.
 
     Models are marked, by name if there are several. The levels are round. Those of an
@@ -34,13 +30,13 @@ def draw_planes(
     hatched.
 
     Args:
-      planes: by the title of their panels.
+      planes: by the title of their panels, each of one client.
       metric: an accuracy is drawn in percent.
       ways: positions [n, 2] of models that are joined by a line, by the title of their
         plane, such as those of a curve or of the rounds of a run.
 
     Raises:
-      ValueError: a plane is of many clients or lacks the metric, or no value is finite.
+      ValueError: a plane lacks the metric, or no value is finite.
     """
     values = {title: _values(each, metric) for title, each in planes.items()}
     levels = _choose_levels(list(values.values()), metric)
@@ -108,7 +104,7 @@ def _find_ends(values: np.ndarray, levels: np.ndarray) -> str:
     ]
 
 
-def _mark(axes: "Axes", plane: Plane) -> None:
+def _mark(axes: Axes, plane: Plane) -> None:
     """Marks the models that lie on the plane, with names that do not overlap."""
     from matplotlib.patheffects import withStroke
 
@@ -151,45 +147,9 @@ def _name_axes(plane: Plane) -> tuple[str, str]:
     return ("alpha", "beta") if is_around else ("distance", "distance")
 
 
-def draw_surface(plane: Plane, metric: str = "loss") -> "Figure":
-    """A plane as a surface over its two axes, without points that are NaN.
-
-    Errors above 30 times the least one are cut off there, and the axis says so.
-
-    Raises:
-      ValueError: the plane is of many clients, or lacks the metric.
-    """
-    figure, panels = new_figure(4.6, 3.8, subplot_kw={"projection": "3d"})
-    axes: Any = panels[0]
-    values = _values(plane, metric)
-    highest = _choose_levels([values], metric)[-1]
-    is_cut = (values > highest).any()
-    alpha, beta = np.meshgrid(plane.alpha, plane.beta, indexing="ij")
-    axes.plot_surface(
-        alpha,
-        beta,
-        np.minimum(values, highest),
-        cmap="viridis",
-        linewidth=0,
-        rcount=99,
-        ccount=99,
-    )
-    label = label_axis(metric) + (f", cut at {highest:g}" if is_cut else "")
-    first, second = _name_axes(plane)
-    axes.set(xlabel=first, ylabel=second, zlabel=label)
-    axes.locator_params(nbins=5)
-    return figure
-
-
 def _values(plane: Plane, metric: str) -> np.ndarray:
     """The values as they are drawn: shares in percent."""
     if metric not in plane.metrics:
         known = ", ".join(plane.metrics)
         raise ValueError(f"metric {metric!r} is unknown; known: {known}")
-    values = plane.metrics[metric]
-    if values.ndim != 2:
-        raise ValueError(
-            f"the plane has a {metric} of shape {values.shape}; expected the plane of "
-            "one client, [A, B]"
-        )
-    return scale(metric, values)
+    return scale(metric, plane.metrics[metric])

@@ -6,14 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pfljax.core.types import ClientData, Params, Task
-from pfljax.landscape.frames import Frame, Mark, Projection, project
-from pfljax.landscape.lines import (
-    Options,
-    Positions,
-    check_ascending,
-    evaluate_mixtures,
-)
+from pfljax.core.types import ClientData, Task
+from pfljax.landscape import lines
+from pfljax.landscape.frames import Frame, Mark
 
 
 class Plane(NamedTuple):
@@ -25,22 +20,14 @@ class Plane(NamedTuple):
     marks: dict[str, Mark]  # by the models' names
 
 
-class Marked(NamedTuple):
-    """R models, and the points of a plane at which they are drawn."""
-
-    seen: Projection  # the points, and the models' distances from the plane
-    on_plane: dict[str, np.ndarray]  # metrics of the points, f32[R]
-    models: dict[str, np.ndarray]  # metrics of the models themselves, f32[R]
-
-
 def plane(
     task: Task,
     frame: Frame,
     data: ClientData,
     *,
-    alpha: Positions,
-    beta: Positions,
-    **options: Unpack[Options],
+    alpha: lines.Positions,
+    beta: lines.Positions,
+    **options: Unpack[lines.Options],
 ) -> Plane:
     """Metrics of the models center + alpha u + beta v.
 
@@ -56,11 +43,10 @@ def plane(
       ValueError: the shapes are not those of this task or do not agree, the positions
         do not ascend, or `train` is missing.
     """
-    a = check_ascending(alpha, "alpha")
-    b = check_ascending(beta, "beta")
-    models = {"center": frame.center, "u": frame.u, "v": frame.v}
-    weights = _grid_weights(a, b)
-    metrics = evaluate_mixtures(task, models, weights, data, **options)
+    a = lines.check_ascending(alpha, "alpha")
+    b = lines.check_ascending(beta, "beta")
+    points = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
+    metrics = evaluate_points(task, frame, points, data, **options)
     on_grid = {
         name: values.reshape(*values.shape[:-1], len(a), len(b))
         for name, values in metrics.items()
@@ -68,32 +54,21 @@ def plane(
     return Plane(alpha=a, beta=b, metrics=on_grid, marks=frame.marks)
 
 
-def compare_marks(
+def evaluate_points(
     task: Task,
     frame: Frame,
-    models: Params,
+    points: np.ndarray,
     data: ClientData,
-    **options: Unpack[Options],
-) -> Marked:
-    """What is lost where R models, stacked [R, ...], are drawn on a plane.
+    **options: Unpack[lines.Options],
+) -> dict[str, np.ndarray]:
+    """Metrics of the points (alpha, beta) [P, 2] of a plane, f32[P] or f32[C, P].
 
-    `data` and `train` are of one client; the other arguments are those of `plane`.
+    Of the positions of `project`, they say what is lost where models are drawn on a
+    plane. The other arguments are those of `plane`.
     """
-    seen = project(frame, models)
-    spanning = {"center": frame.center, "u": frame.u, "v": frame.v}
-    weights = np.insert(seen.positions, 0, 1, axis=1)
-    on_plane = evaluate_mixtures(task, spanning, weights, data, **options)
-    alone = evaluate_mixtures(
-        task, {"models": models}, np.ones((1, 1)), data, **options
-    )
-    return Marked(seen, on_plane, {name: value[:, 0] for name, value in alone.items()})
-
-
-def _grid_weights(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The weights of (center, u, v) at each point, alpha before beta, f32[A * B, 3]."""
-    grid = np.meshgrid(a, b, indexing="ij")
-    points = np.stack(grid, -1).reshape(-1, 2)
-    return np.insert(points, 0, 1, axis=1)
+    models = {"center": frame.center, "u": frame.u, "v": frame.v}
+    weights = np.insert(points, 0, 1, axis=1)
+    return lines.evaluate_mixtures(task, models, weights, data, **options)
 
 
 def pooled(data: ClientData) -> ClientData:

@@ -4,18 +4,21 @@ As matrices [K, K] of all pairs, on the examples of both clients, like the barri
 `pairs`. They are NaN where a model has diverged, or where there are no examples.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pfljax.core import tree
 from pfljax.core.minibatches import take_examples
 from pfljax.core.types import Array, ClientData, Params, Task
 from pfljax.landscape import stacked
 
 EXAMPLES = 256  # at a time
+MODELS = 32  # of a block; the outputs of two blocks lie in memory together
 
 
 def disagreement(task: Task, models: Params, data: ClientData) -> np.ndarray:
@@ -49,8 +52,8 @@ def linear_cka(
 
     |Y'X|^2 / (|X'X| |Y'Y|) of centred features X and Y [N, d], in Frobenius norms; 1 is
     equal up to a rotation and a scale. Kornblith et al., ICML 2019,
-    https://arxiv.org/abs/1905.00414 (Section 3). Memory holds the features of all
-    models on all examples. The other arguments are those of `disagreement`.
+    https://arxiv.org/abs/1905.00414 (Section 3). The other
+    arguments are those of `disagreement`.
     """
 
     outputs = task.logits if logits else task.features
@@ -81,21 +84,28 @@ def _compare(
     models_stacked, by_client = stacked.find_stacked(task, {"models": models}, data)
     if not models_stacked:
         raise ValueError("models is one model, expected K stacked along a first axis")
-    offsets = np.ravel(data.offset)
-    spans = zip(offsets, offsets + np.ravel(data.size), strict=True)
-    index = [np.arange(start, end) for start, end in spans]
-    used, places = np.unique(np.concatenate(index), return_inverse=True)
-    places = np.split(places, np.cumsum(np.ravel(data.size))[:-1])
-    by_model = _compute_outputs(outputs, models, data, used)
-    count = len(by_model)
+    spans = [
+        offset + np.arange(size)
+        for offset, size in zip(np.ravel(data.offset), np.ravel(data.size), strict=True)
+    ]
+
+    def find_examples(clients: Iterable[int]) -> np.ndarray:
+        return np.concatenate([spans[k] for k in (clients if by_client else [0])])
+
+    count = len(jax.tree.leaves(models)[0])
     result = np.full((count, count), np.nan)
-    for i in range(count):
-        for j in range(i + 1):
-            clients = {i, j} if by_client else {0}
-            chosen = np.concatenate([places[k] for k in clients])
-            if len(chosen):
-                result[i, j] = measure(by_model[i, chosen], by_model[j, chosen])
-                result[j, i] = result[i, j]
+    blocks = np.array_split(np.arange(count), -(-count // MODELS))
+    for first, second in itertools.combinations_with_replacement(blocks, 2):
+        ids = np.union1d(first, second)
+        used = np.unique(find_examples(ids))
+        some = tree.take(models, jnp.asarray(ids))
+        by_model = _compute_outputs(outputs, some, data, used)
+        for i, j in itertools.product(second, first):
+            examples = find_examples({i, j})
+            if j <= i and len(examples):
+                x, y = by_model[np.searchsorted(ids, [i, j])]
+                place = np.searchsorted(used, examples)
+                result[i, j] = result[j, i] = measure(x[place], y[place])
     return result
 
 

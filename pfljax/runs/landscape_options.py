@@ -23,6 +23,9 @@ class LandscapeOptions:
       other: A second run: from each personal model here to the same client's there.
       through: Two or three models of a plane, or clients: server client:3 client:7.
       align: First permute hidden units so that they match, and say what it changes.
+      statistics: On a line, "recompute" running statistics, "repair" the means and
+        deviations of hidden units, or "mix" running statistics like parameters.
+      layers: Also show the curvature of each layer.
     """
 
     kind: str = "line"
@@ -36,6 +39,8 @@ class LandscapeOptions:
     other: Path | None = None
     through: tuple[str, ...] = ()
     align: bool = False
+    statistics: Literal["recompute", "repair", "mix"] | None = None
+    layers: bool = False
 
     replace = dataclasses.replace
 

@@ -20,6 +20,8 @@ KEY = jax.random.key(5)
 D = 31  # parameters of the classifier
 ALL = {"steps": D, "batch_size": 8}
 DATA = toy.ragged()[0]
+# The parameters of each layer; the body's leaves come first.
+BLOCKS = {"body/layers_1": np.arange(D) < 16, "head": np.arange(D) >= 16}
 
 
 @cache
@@ -160,17 +162,42 @@ def test_clients_draw_probes_of_their_own():
 
 def test_the_traces_of_layers_are_those_of_their_blocks_and_add_up():
     own, probes = toy.one(DATA, 1), 400
-    given = toy.classifier(), model(1), own, KEY
-    found = landscape.layer_traces(*given, probes=probes)
-    assert list(found) == ["body/layers_1", "head"]
+    whole = landscape.trace(toy.classifier(), model(1), own, KEY, probes=probes)
+    assert list(whole.layers) == list(BLOCKS)
     hessian = dense(1)[2]
-    body = np.arange(D) < 16  # the body's leaves come first
-    for name, block in (("body/layers_1", body), ("head", ~body)):
+    for name, block in BLOCKS.items():
         true = np.trace(hessian[np.ix_(block, block)])
-        assert abs(found[name].value - true) < 3 * found[name].error
-    whole = landscape.trace(*given, probes=probes)
-    added = sum(trace.value for trace in found.values())
+        found = whole.layers[name]
+        assert abs(found.value - true) < 3 * found.error
+    added = sum(trace.value for trace in whole.layers.values())
     assert added == pytest.approx(whole.value, rel=1e-5)
+
+
+def loss64(w, x, y):
+    """The loss of flat parameters in float64: biases before kernels."""
+    b, first, c, head = jnp.split(w, [4, 16, 19])
+    hidden = jax.nn.relu(x @ first.reshape(3, 4) + b)
+    p = jax.nn.log_softmax(hidden @ head.reshape(4, 3) + c)
+    return -p[jnp.arange(len(y)), y].mean()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_eigenvalues_of_a_layer_are_those_of_its_block(name):
+    own, block = toy.one(DATA, 1), BLOCKS[name]
+    x, y = (leaf[own.offset : own.offset + own.size] for leaf in own.examples)
+    with jax.enable_x64(True):
+        w, x = (jnp.asarray(np.float64(each)) for each in (vector(1), x))
+        hessian = np.asarray(jax.hessian(loss64)(w, x, jnp.asarray(y)))
+    assert hessian.dtype == np.float64
+    values, columns = np.linalg.eigh(hessian[np.ix_(block, block)])
+    given = {"top": 1, "bottom": 1, "layer": name, "steps": int(block.sum())}
+    found = landscape.eigen(toy.classifier(), model(1), own, KEY, **given)
+    np.testing.assert_allclose(found.values, values[[-1, 0]], atol=2e-6)
+    vectors = flat(found.vectors)
+    assert not vectors[:, ~block].any()
+    assert abs(vectors[0, block] @ columns[:, -1]) == pytest.approx(1, abs=1e-4)
+    with pytest.raises(ValueError, match=f"2 to {block.sum()}"):
+        landscape.eigen(toy.classifier(), model(1), own, KEY, **given | {"steps": D})
 
 
 def test_running_statistics_are_no_parameters():
@@ -178,7 +205,8 @@ def test_running_statistics_are_no_parameters():
     body = nn.Sequential([nn.Dense(2), nn.BatchNorm(), nn.relu])
     task = pfljax_models.task(pfljax_models.Network(body, nn.Dense(3)), (3,))
     params = task.init(KEY)
-    own = objective.make_objective(task.predict, params, toy.one(DATA, 1), 8)
+    fixed = objective.find_fixed(task)
+    own = objective.make_objective(task.predict, params, toy.one(DATA, 1), 8, fixed)
     count = (3 + 1) * 2 + 2 * 2 + (2 + 1) * 3
     assert len(own.weights) == objective.num_parameters(task) == count
     direction = own.unravel(jnp.ones(count))
@@ -304,7 +332,9 @@ def test_many_models_may_share_the_examples_of_one_client():
 
 def test_the_objective_is_the_loss_of_all_examples():
     data = toy.one(DATA, 6)
-    own = objective.make_objective(toy.classifier().predict, model(6), data, 5)
+    task = toy.classifier()
+    fixed = objective.find_fixed(task)
+    own = objective.make_objective(task.predict, model(6), data, 5, fixed)
     true = value_and_grad(vector(6), *padded(6))
     v = jax.random.normal(KEY, (D,))
 

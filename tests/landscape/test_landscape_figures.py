@@ -9,6 +9,12 @@ from pfljax import landscape
 AXIS = np.linspace(-1, 1, 5)
 
 
+def draw_barriers(barriers):
+    """The figure of barriers at three rounds."""
+    series = {name: {"": np.c_[np.asarray(v, float)]} for name, v in barriers.items()}
+    return landscape.draw_rounds([1, 2, 3], series, " to the last")
+
+
 def plane(values, metric="loss", marks=()):
     return landscape.Plane(AXIS, AXIS, {metric: values}, dict(marks))
 
@@ -44,14 +50,6 @@ def test_what_is_not_a_number_is_hatched_and_counted():
     assert axes.collections[0].extend == "neither"
     axes = landscape.draw_planes({"a": plane(np.nan_to_num(bowl, nan=1))}).axes[0]
     assert not axes.patch.get_hatch()
-
-
-def test_a_surface_is_cut_where_the_plane_is_and_has_holes():
-    bowl = 100 * (AXIS[:, None] ** 2 + AXIS**2) + 1
-    bowl[0, 0] = np.nan
-    (axes,) = landscape.draw_surface(plane(bowl)).axes
-    assert axes.get_zlabel() == "loss, cut at 30"
-    assert axes.zaxis.get_data_interval()[1] == pytest.approx(30)
 
 
 def test_levels_of_an_accuracy_are_even_and_round():
@@ -100,7 +98,7 @@ def test_what_cannot_be_drawn_is_one_line():
 
 def test_a_barrier_of_0_lies_above_the_edge():
     for values in ([np.nan, 2, 0], [0.0, 0.0, 0.0]):
-        figure = landscape.draw_barriers([1, 2, 3], {"loss": np.asarray(values)})
+        figure = draw_barriers({"loss": values})
         low, high = figure.axes[0].get_ylim()
         assert low < -0.05 * high < 0
         assert figure.axes[0].lines[0].get_marker() == "o"
@@ -127,13 +125,13 @@ def test_colours_of_pairs_do_not_span_rounding():
 
 
 def test_no_text_is_cut():
-    barriers = {"loss": np.asarray([2, 1, 0]), "accuracy": np.asarray([0.2, 0.1, 0])}
+    barriers = {"loss": [2, 1, 0], "accuracy": [0.2, 0.1, 0]}
     line = landscape.Line(AXIS[2:], {"accuracy": np.ones((4, 3)) * AXIS[2:]})
     matrix = np.full((40, 40), np.nan)
     names = ("loss barrier", "accuracy barrier", "cosine")
     bowl = AXIS[:, None] ** 2 + AXIS**2 + 1
     for figure in (
-        landscape.draw_barriers([1, 2, 3], barriers),
+        draw_barriers(barriers),
         landscape.draw_matrices(dict.fromkeys(names, matrix)),
         landscape.draw_line(
             {"a": line}, ends=("the first of two models", "the second")
@@ -198,8 +196,18 @@ def test_more_than_three_lines_have_bars_and_no_bands():
 
 
 def test_barriers_of_an_accuracy_are_points():
-    barriers = {"accuracy": np.asarray([0.2, 0.1, 0]), "loss": np.asarray([2, 1, 0])}
-    shares, loss = landscape.draw_barriers([1, 2, 3], barriers).axes
+    barriers = {"accuracy": [0.2, 0.1, 0], "loss": [2, 1, 0]}
+    shares, loss = draw_barriers(barriers).axes
     assert shares.get_title() == "accuracy barrier to the last (points)"
     np.testing.assert_allclose(shares.lines[0].get_ydata(), [20, 10, 0])
     np.testing.assert_allclose(loss.lines[0].get_ydata(), [2, 1, 0])
+
+
+def test_layers_are_drawn_in_the_order_of_their_calls():
+    values = {
+        "trace": {"body/layers_1": np.array([1.0, 3]), "head": np.array([5.0, 5])}
+    }
+    (axes,) = landscape.draw_layers(values).axes
+    assert axes.lines[0].get_ydata().tolist() == [2, 5]
+    names = [text.get_text() for text in axes.get_xticklabels()]
+    assert names == ["body/layers_1", "head"]

@@ -1,7 +1,5 @@
 """Lines between all pairs of models are the lines of `line`, one by one."""
 
-from importlib import import_module
-
 import jax
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ import pytest
 from pfljax import landscape
 from pfljax.conformance import toy
 from pfljax.core.types import ClientData
-from pfljax.landscape import Line
 
 CLIENTS = len(toy.SIZES)
 POINTS = 5
@@ -64,27 +61,14 @@ def test_lines_on_the_two_clients_own_examples(clients):
             np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)
 
 
-def test_chosen_pairs_are_those_of_the_square_whatever_the_block(clients, monkeypatch):
+def test_chosen_pairs_are_those_of_the_square(clients):
     task, models, data = clients
     square = landscape.pairs(task, models, data, points=POINTS)
-    monkeypatch.setattr(import_module("pfljax.landscape.pairs"), "BLOCK", 3)
-    i, j = landscape.sample_pairs(CLIENTS, 7, seed=1)
+    i, j = np.array([6, 2, 7]), np.array([3, 5, 0])
     chosen = landscape.pair_lines(task, models, data, i, j, t=square.line.t)
     for name, values in chosen.line.metrics.items():
         np.testing.assert_allclose(values, square.line.metrics[name][i, j], atol=1e-5)
     np.testing.assert_allclose(chosen.distance, square.distance[i, j], rtol=1e-6)
-
-
-def test_a_sample_has_each_pair_once_and_as_often_as_others():
-    for count, most in ((2, 9), (9, 36), (9, 40)):
-        found = set(zip(*landscape.sample_pairs(count, most), strict=True))
-        assert found == {(i, j) for i in range(count) for j in range(i)}
-    drawn = [landscape.sample_pairs(1000, 50, seed) for seed in range(40)]
-    for i, j in drawn:
-        assert len({*zip(i, j, strict=True)}) == 50
-        assert (j < i).all()
-    # The greater of two of 0 .. 999 is 666 in the mean, with a deviation of 236.
-    assert abs(np.mean([i for i, _ in drawn]) - 666) < 4 * 236 / 2000**0.5
 
 
 def test_what_is_not_stacked_is_refused(clients):
@@ -94,21 +78,7 @@ def test_what_is_not_stacked_is_refused(clients):
     fewer = jax.tree.map(lambda leaf: leaf[:3], models)
     with pytest.raises(ValueError, match="clients differ: models 3, data 8"):
         landscape.pairs(task, fewer, data)
-    with pytest.raises(ValueError, match="points is 1; expected 3 or more"):
+    with pytest.raises(ValueError, match="points is 1, expected a whole number, 3"):
         landscape.pairs(task, models, data, points=1)
     with pytest.raises(ValueError, match="batch_size is 0"):
         landscape.pairs(task, models, data, batch_size=0)
-
-
-def test_the_figure_shows_barriers_and_cosines():
-    t = np.asarray([0, 0.5, 1], np.float32)
-    loss = np.asarray([[[1, 1, 1], [1, 3, 2]], [[2, 3, 1], [2, 2, 2]]])
-    metrics = {"loss": loss, "accuracy": -0.01 * loss}
-    cosine = np.asarray([[1, 0.2], [0.2, 1]])
-    figure = landscape.draw_pairs(landscape.Pairs(Line(t, metrics), cosine, cosine))
-    images = [axes.images[0].get_array() for axes in figure.axes[:3]]
-    for image, scale in zip(images, (1.5, 1.5, None), strict=True):
-        expected = cosine if scale is None else [[0, scale], [scale, 0]]
-        np.testing.assert_allclose(image, expected)
-    titles = [axes.get_title() for axes in figure.axes[:3]]
-    assert titles == ["loss barrier", "accuracy barrier (points)", "cosine"]

@@ -27,9 +27,11 @@ def cka(x, y):
     return np.trace(k @ l_) / np.sqrt(np.trace(k @ k) * np.trace(l_ @ l_))
 
 
-@pytest.mark.parametrize("examples", [5, 256])
-def test_two_models_are_compared_on_the_examples_of_both(examples, monkeypatch):
+@pytest.mark.parametrize(("examples", "most"), [(5, 32), (256, 3)])
+def test_two_models_are_compared_on_the_examples_of_both(examples, most, monkeypatch):
+    """Whatever the blocks of examples and models."""
     monkeypatch.setattr(similarity, "EXAMPLES", examples)
+    monkeypatch.setattr(similarity, "MODELS", most)
     found = landscape.linear_cka(TASK, MODELS, DATA)
     differ = landscape.disagreement(TASK, MODELS, DATA)
     for i, j in ((6, 3), (0, 5), (2, 2)):

@@ -10,11 +10,12 @@ line_other-y_rows-all. A landscape that was interrupted lies in NAME.blocks.npz.
 Axes of the arrays; an axis has the name of the array with its positions:
 
 line         METRIC [client, t]; ensemble/METRIC, cosine, distance [client]
-curve        as line, and before/METRIC; curve/METRIC [t] and METRIC [alpha, beta]
-pairs        METRIC barrier, cosine, distance [ids, ids]; line/METRIC [pair, t]
+curve        curve/METRIC, straight line/METRIC [t]; METRIC [alpha, beta]
+pairs        METRIC barrier, cosine, distance, disagreement, CKA [ids, ids];
+             line/METRIC [pair, t]
 plane        METRIC [alpha, beta]
 hessian      METRIC [alpha, beta]; spectrum/density [spectrum/grid]
-curvature    all [client]
+curvature    all [client]; with layers also QUANTITY/LAYER
 training     METRIC [alpha, beta], the plane; METRIC barrier [round]
 over-rounds  METRIC barrier to the server [round, ids]; between clients [round, pair]
 """
@@ -34,12 +35,10 @@ from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape.finished import Finished
 from pfljax.landscape.kinds import (
     curvatures,
-    curves,
     lines,
-    over_rounds,
     pairs,
+    rounds,
     surfaces,
-    training,
 )
 from pfljax.landscape.kinds.blocks import Store
 from pfljax.landscape.kinds.record import Landscape
@@ -61,28 +60,29 @@ class Kind(NamedTuple):
     defaults: dict[str, Any]  # of the options that it takes
 
 
-LINE = {"points": 11, "range": (0, 1), "rows": "own", "other": None, "endpoints": False}
+LINE = {"points": 11, "range": (0, 1), "rows": "own"}
 PLANE = {"metric": "loss", "range": (-1, 1), "rows": "all", "seed": 0, "through": ()}
+ENDS = {"other": None, "endpoints": False, "align": False, "statistics": "recompute"}
 KINDS: dict[str, Kind] = {
     "line": Kind(
-        lines.compute_lines,
-        {**LINE, "metric": "accuracy", "tolerance": 0.01, "align": False},
+        lines.compute_lines, {**LINE, **ENDS, "metric": "accuracy", "tolerance": 0.01}
     ),
     "curve": Kind(
-        curves.compute_curves,
-        {**LINE, "metric": "loss", "tolerance": 0.01, "seed": 0, "through": ()},
+        surfaces.compute_curve, {**LINE, "metric": "loss", "seed": 0, "through": ()}
     ),
     "pairs": Kind(
         pairs.compute_pairs, {"points": 11, "rows": "own", "align": False, "seed": 0}
     ),
     "plane": Kind(surfaces.compute_plane, {**PLANE, "points": 21}),
     "hessian": Kind(surfaces.compute_hessian, {**PLANE, "points": 11}),
-    "curvature": Kind(curvatures.compute_curvature, {"rows": "train", "seed": 0}),
+    "curvature": Kind(
+        curvatures.compute_curvature, {"rows": "train", "seed": 0, "layers": False}
+    ),
     "training": Kind(
-        training.compute_training, {"points": 11, "rows": "all", "metric": "loss"}
+        rounds.compute_training, {"points": 11, "rows": "all", "metric": "loss"}
     ),
     "over-rounds": Kind(
-        over_rounds.compute_over_rounds, {"points": 11, "rows": "own", "through": ()}
+        rounds.compute_over_rounds, {"points": 11, "rows": "own", "through": ()}
     ),
 }
 
@@ -107,10 +107,8 @@ def write_landscape(
       ValueError: the kind is unknown, an option is wrong or does not belong to this
         kind, or the kind does not fit the run.
     """
-    wanted = LandscapeOptions(kind, **options)
-    if wanted.other is not None:
-        wanted = wanted.replace(other=Path(wanted.other))
     path = Path(path)
+    wanted = LandscapeOptions(kind, **options)
     asked = check_options(path, wanted)
     run = Finished(path, federation, task)
     name = name_files(path, wanted)
@@ -120,6 +118,25 @@ def write_landscape(
     text = _write(path, name, kind, result)
     unfinished.unlink(missing_ok=True)
     return text
+
+
+def run_line(
+    path: str | Path,
+    *,
+    federation: Federation | None = None,
+    task: Task | None = None,
+    **options: Any,
+) -> lines.RunLine:
+    """The lines of `write_landscape`, which it would write: C of them, one a client.
+
+    Without options they go from the server's model to each client's personal model.
+    Clients that never took part may have two equal ends: their line is a point.
+
+    Raises:
+      ValueError, FolderError: as in `write_landscape`.
+    """
+    asked = check_options(Path(path), LandscapeOptions(**options))
+    return lines.measure(Finished(path, federation, task), asked, Store())
 
 
 def check_options(path: Path, options: LandscapeOptions) -> LandscapeOptions:
@@ -135,9 +152,11 @@ def check_options(path: Path, options: LandscapeOptions) -> LandscapeOptions:
             f"{', '.join(sorted(defaults))}; leave it out"
         )
     options = options.replace(**(defaults | given))
-    other = options.other
-    if other is not None and Path(other).resolve() == path.resolve():
-        raise ValueError(f"other is {path} itself; choose another run, or leave it out")
+    if options.other is not None:
+        other = Path(options.other)
+        options = options.replace(other=other)
+        if other.resolve() == path.resolve():
+            raise ValueError(f"other is {path} itself; choose another run, or none")
     if not (options.tolerance or 0) >= 0:
         raise ValueError(f"tolerance is {options.tolerance}; expected 0 or more")
     if options.rows is not None:
@@ -157,9 +176,9 @@ def name_files(path: Path, options: LandscapeOptions) -> str:
             words.append(name)
             continue
         values: Iterable[Any] = value if isinstance(value, tuple | list) else (value,)
-        if isinstance(value, Path):
+        if name == "other":
             # From beside the run, so that two runs called s0 have two names.
-            parts = Path(os.path.relpath(value, path.parent)).parts
+            parts = Path(os.path.relpath(str(value), path.parent)).parts
             values = [part for part in parts if part != ".."]
         text = ("..." if name == "range" else "-").join(map(str, values))
         words.append(f"{name}-{re.sub(r'[^A-Za-z0-9.=-]', '', text)}")

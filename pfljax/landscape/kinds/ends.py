@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,13 +20,7 @@ from pfljax.runs.landscape_options import LandscapeOptions
 
 # Clients -> the models where their lines begin and end; the first may be one for all.
 Find = Callable[[Finished], tuple[Params, Params]]
-
-
-class Ends(NamedTuple):
-    """The ends of the lines of a run."""
-
-    find: Find
-    names: tuple[str, str]
+Ends = tuple[Find, tuple[str, str]]  # and their names
 
 
 def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
@@ -40,7 +33,7 @@ def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
         return _join_runs(run, _open_other(run, options.other))
     if options.endpoints:
         names = ("the first model of the mixture", "the second")
-        return Ends(lambda part: part.endpoints(), names)
+        return lambda part: part.endpoints(), names
     run.server()  # refuses a method without one
     setting = run.architecture.setting
     if setting.algorithm.personal is None:
@@ -50,7 +43,7 @@ def choose_ends(run: Finished, options: LandscapeOptions) -> Ends:
             "(other), or another kind"
         )
     names = ("the server's model", "the client's own")
-    return Ends(lambda part: (run.server(), part.models()), names)
+    return lambda part: (run.server(), part.models()), names
 
 
 def _join_runs(run: Finished, other: Finished) -> Ends:
@@ -68,7 +61,7 @@ def _join_runs(run: Finished, other: Finished) -> Ends:
         (twin,) = other.take(part.ids).architectures()
         return part.models(), twin.models()
 
-    return Ends(find, (f"{run.about}, here", f"{other.about}, in {other.path.name}"))
+    return find, (f"{run.about}, here", f"{other.about}, in {other.path.name}")
 
 
 def _open_other(run: Finished, path: Path) -> Finished:

@@ -1,30 +1,17 @@
 """Lines of a finished run: one for each client, between two models of it."""
 
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import ClientData, Params, Task
-from pfljax.data import Federation
 from pfljax.evaluation import over_clients
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape.barriers import barrier, flat_range, midpoint
-from pfljax.landscape.curve_training import train_curve
-from pfljax.landscape.curves import curve
 from pfljax.landscape.figures import draw_line
 from pfljax.landscape.finished import Finished
-from pfljax.landscape.kinds import blocks
+from pfljax.landscape.kinds import blocks, record
 from pfljax.landscape.kinds.ends import align, choose_ends
-from pfljax.landscape.kinds.record import (
-    Landscape,
-    Rows,
-    choose_rows,
-    describe_rows,
-    place_points,
-)
 from pfljax.landscape.lines import Between, Line, between, line
 from pfljax.report.frames import Frame, make_frame
 from pfljax.runs.landscape_options import LandscapeOptions
@@ -32,9 +19,7 @@ from pfljax.runs.landscape_options import LandscapeOptions
 TABLE = ("accuracy", "loss")
 HEADS = ("barrier", "barrier max", "flat range", "midpoint", "ensemble")
 BESIDE = ("cosine", "distance", "total_variation")
-BEFORE = "before/"  # the units were aligned, or the bend of a curve was trained
-WAYS = {"line": ("units aligned", "as they are"), "curve": ("curve", "straight line")}
-EPOCHS = 30  # of the bend
+BEFORE = "before/"  # the units were aligned
 
 
 class RunLine(NamedTuple):
@@ -45,66 +30,27 @@ class RunLine(NamedTuple):
     size: np.ndarray  # i32[C], number of examples of each client's line
     about: str  # the run in words
     ends: tuple[str, str]  # which models lie there
-    before: Line | None = None  # the lines before alignment, or without a bend
-
-
-def run_line(
-    path: str | Path,
-    *,
-    points: int = 11,
-    rows: str = "own",
-    endpoints: bool = False,
-    other: str | Path | None = None,
-    federation: Federation | None = None,
-    task: Task | None = None,
-) -> RunLine:
-    """The line from the server's model to each client's personal model.
-
-    Clients that never took part may have two equal ends: their line is a point.
-
-    Args:
-      path: the run folder.
-      points: T, evenly spaced positions from 0 to 1; the middle is always there.
-      rows: evaluate each line on its client's "own" test examples, on "all" test
-        examples, or on its client's training examples: "train".
-      endpoints: between the two models that the method mixes instead.
-      other: the folder of a run with the same clients and model, but another method or
-        seed. If given, lines go from each client's personal model in this run (t = 0)
-        to that in the other run.
-      federation, task: those that were given to the run in Python.
-
-    Raises:
-      ValueError, FolderError: `path` is no finished run, it has no such models, there
-        are fewer than 3 points, or the other run has other clients or models.
-    """
-    options = LandscapeOptions(
-        points=points,
-        rows=rows,  # pyright: ignore[reportArgumentType]
-        endpoints=endpoints,
-        other=None if other is None else Path(other),
-    )
-    return measure(Finished(path, federation, task), options, blocks.Store())
+    before: Line | None = None  # the lines before the units were aligned
 
 
 def measure(run: Finished, options: LandscapeOptions, store: blocks.Store) -> RunLine:
     """The lines of a run, by blocks of clients."""
-    t = place_points(options, 0, 0.5, 1)
-    ends = choose_ends(run, options)
-    find_rows = choose_rows(run, options.rows)
+    t = record.place_points(options, 0, 0.5, 1)
+    find_ends, names = choose_ends(run, options)
+    find_rows = record.choose_rows(run, options.rows)
 
     def evaluate(part: Finished) -> dict[str, np.ndarray]:
-        a, b = ends.find(part)
+        a, b = find_ends(part)
         rows = find_rows(part)
-        before = _evaluate(part, a, b, rows, t)
-        if options.align:
-            after = _evaluate(part, a, align(part, b, a), rows, t)
-        elif options.kind == "curve":
-            after = before | _evaluate_curve(part, a, b, rows, t, options.seed or 0)
-        else:
+        given = {"t": t, "train": rows.train, "batch_size": part.batch_size}
+        given["statistics"] = options.statistics or "recompute"
+        before = _evaluate(part.task, a, b, rows.data, **given)
+        if not options.align:
             return before
+        after = _evaluate(part.task, a, align(part, b, a), rows.data, **given)
         return after | {BEFORE + name: before[name] for name in METRICS}
 
-    found = blocks.compute_clients(store, options.kind, run, evaluate)
+    found = blocks.compute_clients(store, "line", run, evaluate)
     beside = {name: found[name] for name in BESIDE}
     ensemble = {name: found[f"ensemble/{name}"] for name in METRICS}
     before = None
@@ -116,48 +62,24 @@ def measure(run: Finished, options: LandscapeOptions, store: blocks.Store) -> Ru
         between=Between(ensemble=ensemble, **beside),
         size=np.broadcast_to(size, len(run.ids)),
         about=run.about,
-        ends=ends.names,
+        ends=names,
         before=before,
     )
 
 
 def _evaluate(
-    part: Finished, a: Params, b: Params, rows: Rows, t: np.ndarray
+    task: Task, a: Params, b: Params, data: ClientData, **given: Any
 ) -> dict[str, np.ndarray]:
     """Metrics [C, T] along the lines from a to b, and how the ends differ [C]."""
-    batch_size = part.batch_size
-    along = line(
-        part.task, a, b, rows.data, t=t, train=rows.train, batch_size=batch_size
-    )
-    beside = between(part.task, a, b, rows.data, batch_size=batch_size)
+    along = line(task, a, b, data, **given)
+    beside = between(task, a, b, data, batch_size=given["batch_size"])
     ensemble = {f"ensemble/{name}": v for name, v in beside.ensemble.items()}
     return along.metrics | ensemble | {name: getattr(beside, name) for name in BESIDE}
 
 
-def _evaluate_curve(
-    part: Finished, a: Params, b: Params, rows: Rows, t: np.ndarray, seed: int
-) -> dict[str, np.ndarray]:
-    """Metrics [C, T] along the curves from a to b, trained for each client."""
-    # Curves of C clients have C pairs of ends.
-    a = jax.tree.map(jnp.broadcast_to, a, jax.tree.map(jnp.shape, b))
-    points = train_bend(part, a, b, part.federation.train, seed)
-    given = {"train": rows.train, "batch_size": part.batch_size}
-    return curve(part.task, points, rows.data, t=t, **given).metrics
-
-
-def train_bend(
-    part: Finished, a: Params, b: Params, train: ClientData, seed: int
-) -> Params:
-    """The three points of a Bezier curve after `EPOCHS` of the run's local steps."""
-    local = part.sim.setting.local._replace(epochs=EPOCHS, steps=None)
-    # A block has keys of its own, by its first client.
-    key = jax.random.fold_in(jax.random.key(seed), part.ids[0])
-    return train_curve(part.task, a, b, train, local, key)
-
-
 def compute_lines(
     run: Finished, options: LandscapeOptions, store: blocks.Store
-) -> Landscape:
+) -> record.Landscape:
     """The lines of a run, with flat ranges of the tolerance."""
     result = measure(run, options, store)
     first, second = result.ends
@@ -165,15 +87,14 @@ def compute_lines(
     arrays = {"t": result.line.t, "test_size": result.size, **result.line.metrics}
     arrays |= {f"ensemble/{name}": v for name, v in result.between.ensemble.items()}
     arrays |= {name: getattr(result.between, name) for name in BESIDE}
-    rows = describe_rows(run, options)
+    rows = record.describe_rows(run, options)
     text = _describe(result, options, rows)
     if result.before is not None:
-        after, before = WAYS[options.kind]
-        drawn = {after: result.line, before: result.before}
+        drawn = {"units aligned": result.line, "as they are": result.before}
         arrays |= {BEFORE + name: v for name, v in result.before.metrics.items()}
-        text += f"\n{after}: {_compare(result, result.before)}"
+        text += f"\nunits aligned: {_compare(result, result.before)}"
     figure = draw_line(drawn, options.metric or "accuracy", (first, second))
-    return Landscape(
+    return record.Landscape(
         arrays=arrays,
         table=_make_table(result),
         figures={"": figure},

@@ -1,7 +1,7 @@
 """What all kinds of landscapes of a run share: their record, rows and positions."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from pfljax.core.types import ClientData
 from pfljax.landscape.finished import Finished, find_clients
 from pfljax.landscape.planes import pooled
 from pfljax.report.frames import Frame
+from pfljax.report.style import Figure
 from pfljax.runs.landscape_options import ROWS, LandscapeOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 METRICS = ("loss", "accuracy")  # those that tables and texts show
 RHO = 0.05  # radius of the ball of SAM
@@ -25,7 +23,7 @@ class Landscape(NamedTuple):
 
     arrays: dict[str, np.ndarray]
     table: Frame
-    figures: dict[str, "Figure"]  # by the suffix of the file's name
+    figures: dict[str, Figure]  # by the suffix of the file's name
     text: str  # to print
     facts: str = ""  # points and examples, for the captions
 
@@ -93,6 +91,9 @@ def describe_rows(run: Finished, options: LandscapeOptions) -> str:
     words = f"on {ROWS[options.rows or 'own']}"
     if options.points is not None:
         words = f"{options.points} points, {words}"
-    if statistics.has_any(shapes_of_model(run.task)):
+    running = statistics.has_any(shapes_of_model(run.task))
+    if running and options.statistics != "mix":
         words += ", with running statistics computed anew on training examples"
+    elif options.statistics == "repair":
+        words += ", with hidden units repaired on training examples"
     return words

@@ -54,6 +54,9 @@ def test_a_line_goes_from_the_server_to_each_client(done, reported):
     for at, model in (0, "server"), (-1, "personal"):
         expected = last(done, model, "loss")
         np.testing.assert_allclose(lines.line.metrics["loss"][:, at], expected, 1e-5)
+    repaired = landscape.run_line(reported[0], points=3, statistics="repair")
+    moved = repaired.line.metrics["loss"] != lines.line.metrics["loss"]
+    assert moved.any(0).tolist() == [False, True, False]
     common = landscape.run_line(reported[0], points=3, rows="all")
     own = np.load(done / "clients.npz")["test_size"]
     middle = np.average(last(done, "server", "loss"), weights=own)
@@ -237,6 +240,10 @@ def test_pairs_go_from_each_client_to_each_other(kept):
     assert arrays["cosine"][1, 3] == pytest.approx(float(between.cosine), rel=1e-5)
     row = next(r for r in rows if (r["client"], r["other"]) == ("1", "3"))
     assert float(row["distance"]) == pytest.approx(float(between.distance), rel=1e-5)
+    for name, compare in (("CKA", landscape.linear_cka), ("disagreement", None)):
+        compare = compare or landscape.disagreement
+        expected = compare(found.task, models, found.federation.test)
+        np.testing.assert_allclose(arrays[name], expected, atol=1e-6)
     walls = arrays["loss barrier"][np.triu_indices(5, 1)]
     assert f"loss barrier {walls.mean():.4f}" in out
     assert "11 points, on both clients' test examples" in out
@@ -274,7 +281,9 @@ def test_the_hessian_is_that_of_the_training_loss(kept):
 @pytest.mark.slow
 def test_the_curvature_is_each_clients_on_its_own_examples(kept):
     found = landscape.Finished(kept[1])
-    arrays, rows, out = command(kept[1], "curvature")
+    arrays, rows, out = command(
+        kept[1], "curvature", "--layers", name="curvature_layers"
+    )
     sizes = np.asarray(found.federation.train.size)
     assert [int(row["train_size"]) for row in rows] == sizes.tolist()
     models, k = found.models(), 2
@@ -286,7 +295,13 @@ def test_the_curvature_is_each_clients_on_its_own_examples(kept):
     assert float(rows[k]["rise"]) == pytest.approx(float(rise), rel=1e-3)
     mean = arrays["greatest eigenvalue"].mean()
     assert f"greatest eigenvalue {mean:.4g} (" in out
-    assert (kept[1] / "figures" / "landscape_curvature.png").exists()
+    layers = [float(rows[k][f"trace/{name}"]) for name in ("body/layers_1", "head")]
+    assert sum(layers) == pytest.approx(arrays["trace"][k], rel=1e-4)
+    head = landscape.eigen(*given, jax.random.key(5), layer="head", steps=60).values[0]
+    assert arrays["greatest eigenvalue/head"][k] == pytest.approx(float(head), rel=0.02)
+    for end in ("", "_layers"):
+        picture = f"landscape_curvature_layers{end}.png"
+        assert (kept[1] / "figures" / picture).exists()
 
 
 @pytest.mark.slow
@@ -299,8 +314,7 @@ def test_training_ends_at_the_last_round(kept):
     expected = np.average(reported, axis=1, weights=sizes)
     np.testing.assert_allclose([float(r["loss"]) for r in rows], expected, rtol=1e-4)
     assert arrays["loss barrier"][-1] == pytest.approx(0, abs=1e-5)
-    history = landscape.Finished(kept[1]).history()
-    assert history.rounds == [1, 2, 3, 4]
+    assert landscape.Finished(kept[1]).history()[0] == [1, 2, 3, 4]
     assert "4 rounds to the last" in out
 
 
@@ -351,7 +365,10 @@ def test_a_curve_lies_on_its_plane_and_is_no_higher_than_the_line(kept):
     assert (len(rows), arrays["loss"].shape) == (9, (3, 3))
     np.testing.assert_allclose(arrays["way"][0], 0, atol=1e-6)
     assert arrays["curve/loss"].mean() < arrays["straight line/loss"].mean()
-    assert "of the curve from client:1 to client:3, an axis of 3 points" in out
+    assert "through names 0 models, and a curve has two" in refused(
+        kept[0], "--kind=curve"
+    )
+    assert "of the curve client:1 to client:3, an axis of 3 points" in out
 
 
 @pytest.mark.slow

@@ -12,7 +12,15 @@ from pfljax import landscape, models
 from pfljax.conformance import toy
 from pfljax.evaluation.metrics import METRICS
 from pfljax.landscape import curvature
-from pfljax.landscape.kinds import blocks, command, curvatures, lines, pairs, surfaces
+from pfljax.landscape.kinds import (
+    blocks,
+    command,
+    curvatures,
+    lines,
+    pairs,
+    record,
+    surfaces,
+)
 from pfljax.runs.landscape_options import LandscapeOptions
 
 CLIENTS = 6
@@ -137,6 +145,8 @@ def test_pairs_that_diverged_are_counted_and_in_no_mean(run, monkeypatch):
     beside = np.zeros(len(i))
     found = landscape.Pairs(landscape.Line(None, metrics), beside, beside)
     monkeypatch.setattr(pairs, "pair_lines", lambda *_, **__: found)
+    same = dict.fromkeys(pairs.SIMILARITY, lambda *_: np.zeros((CLIENTS, CLIENTS)))
+    monkeypatch.setattr(pairs, "SIMILARITY", same)
     options = LandscapeOptions("pairs", points=3, rows="own")
     result = pairs.compute_pairs(run, options, STORE)
     assert "means over pairs, 10 of 15 finite: loss barrier 0.2000, acc" in result.text
@@ -152,9 +162,10 @@ def test_the_plane_is_normalised_by_the_layers_of_the_run(run, monkeypatch):
     def direction(key, params, network):
         given.append(network)
 
-    monkeypatch.setattr(surfaces, "random_direction", direction)
-    for name in ("_evaluate_around", "describe_plane", "pool_rows"):
+    monkeypatch.setattr(surfaces.frames, "random_direction", direction)
+    for name in ("evaluate_plane", "describe_plane"):
         monkeypatch.setattr(surfaces, name, lambda *_: None)
+    monkeypatch.setattr(record, "pool_rows", lambda *_: None)
     surfaces.compute_plane(run, LandscapeOptions("plane", points=3), STORE)
     assert given == ["its layers"] * 2
 
@@ -189,7 +200,7 @@ class EnoughError(Exception):
 def test_a_model_of_few_parameters_has_fewer_steps(name, most, monkeypatch):
     options = []
 
-    def measure(function, task, params, data, given, numbers, batch_size):
+    def measure(function, task, params, data, given, numbers, *_, **__):
         options.append(numbers)
         raise EnoughError
 
