@@ -23,13 +23,14 @@ if os.environ["JAX_PLATFORMS"] == "cpu":
     os.environ.setdefault("XLA_FLAGS", FAST)
 # Programs do not say from which lines their operations come: a twentieth of tracing.
 os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
-# Both workers, and the processes that tests start, share what any of them compiled.
+# Both workers, and the processes that tests start, share what any of them compiled;
+# in .ci/run the fast and the slow tests do so.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     PROGRAMS = tempfile.mkdtemp(prefix="pfljax-programs-")
     atexit.register(shutil.rmtree, PROGRAMS, ignore_errors=True)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = PROGRAMS
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 # Tracing makes many small objects and hardly a cycle: Python would spend a seventh of
 # the tests' time on the search for those.
 gc.set_threshold(100_000, 50, 100)

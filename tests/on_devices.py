@@ -39,7 +39,7 @@ PLAYED = {  # which of them a method is played in: each is compared with "1"
     superfed: ("1", "8", "8 pinned"),
 }
 # Methods whose server is a mean of the uploads: one of each kind of client state.
-SUMMED = ("fedavg", "fedprox", "fedper", "superfed", "per_fedavg", "lg_fedavg")
+SUMMED = ("fedavg", "fedper", "superfed", "lg_fedavg")
 CLIENTS, COHORT = 7, 5  # 7 is no multiple of any number of devices
 # An operation between devices in a compiled program's text, and its name.
 EXCHANGES = r" ((?:ragged-)?(?:all-|reduce-scatter|collective-)[a-z-]*?)(?:-start)?\("
@@ -70,8 +70,12 @@ def play(method, devices, width=1, select=None, pin=False, lengths=(1, 3)):
     padded = mesh.round_up(CLIENTS, grid)
     train, test = placed(grid)
     init = jax.jit(lambda key: engine.init(setting, task, padded, key))
-    first = init(jax.random.key(0))
-    first = jax.device_put(first, mesh.shardings(grid, first))
+    first = jax.eval_shape(init, jax.random.key(0))
+    places = mesh.shardings(grid, first)
+    if lengths:
+        first = jax.device_put(init(jax.random.key(0)), places)
+    else:  # of what only compiles, shapes are enough
+        first = jax.tree.map(shape_on, first, places)
     program = engine.compile_rounds(setting, 4).lower(first, train, 1).compile()
     found = {"exchanges": re.findall(EXCHANGES, program.as_text())}
     shards = train.examples.y.addressable_shards
@@ -93,6 +97,10 @@ def play(method, devices, width=1, select=None, pin=False, lengths=(1, 3)):
         found[f"clients {rounds}"] = listed(own)
         found[f"server {rounds}"] = listed((state.server, history, evaluated))
     return found
+
+
+def shape_on(leaf, sharding):
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
 
 def averages(method):

@@ -12,10 +12,13 @@ import os
 import pkgutil
 import traceback
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from pfljax.core import annotations, factories, requirements
+
+OWN = Path(__file__).parent
 
 
 class Source(NamedTuple):
@@ -110,7 +113,7 @@ def _extend_path() -> None:
             __path__.append(folder)
     # A family is a package, with a path of its own: as this package's, it then has the
     # families of that name in the other folders.
-    for name in _families(Path(__file__).parent):
+    for name in _families(OWN):
         family = importlib.import_module(f"{__name__}.{name}")
         family.__path__ = pkgutil.extend_path(family.__path__, family.__name__)
 
@@ -119,9 +122,19 @@ def _files() -> Iterator[Source]:
     """The files in the folders of this package and in their families."""
     # A folder at a time: all at once, pkgutil gives the first file of a name alone.
     for folder in map(Path, __path__):
-        yield from _in_folder(folder, __name__)
-        for family in _families(folder):
-            yield from _in_folder(folder / family, f"{__name__}.{family}")
+        yield from _own_files() if folder == OWN else _files_below(folder)
+
+
+@cache
+def _own_files() -> list[Source]:
+    """The files of pfljax itself, which stay while a process runs."""
+    return [*_files_below(OWN)]
+
+
+def _files_below(folder: Path) -> Iterator[Source]:
+    yield from _in_folder(folder, __name__)
+    for family in _families(folder):
+        yield from _in_folder(folder / family, f"{__name__}.{family}")
 
 
 def _families(folder: Path) -> list[str]:

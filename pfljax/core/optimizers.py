@@ -71,6 +71,7 @@ def from_optax(choice: Component) -> Callable[[Any], optax.GradientTransformatio
     return functools.partial(getattr(optax, choice.name), **choice.options)
 
 
+@functools.cache
 def known_of_optax() -> dict[str, Callable[..., optax.GradientTransformation]]:
     """The optimizers of optax by name: its functions that take a rate first."""
     functions = {}

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,17 +19,20 @@ jax.config.update("jax_num_cpu_devices", 2)
 import numpy as np
 from pfljax import Experiment, data, run
 from pfljax.engine import offload_programs
-offload_programs.BLOCK = int(sys.argv[2])  # clients evaluated in one call
+from pfljax.simulate import simulation
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(120, 4)), np.arange(120) % 3
 official = (np.arange(120) % 6 == 0).astype(int)
 arrays = data.from_arrays(x, y, official=official)
-people = data.federate(
-    arrays, "dirichlet", num_clients=8, seed=1,
-    params={"alpha": 1.0}, validation=0.2, test_from=sys.argv[3],
-)
-for fields in json.loads(sys.argv[1]):
-    run(Experiment(**fields), people, quiet=True, report=False)
+for block, test_from, runs in json.loads(sys.argv[1]):
+    offload_programs.BLOCK = block  # clients evaluated in one call
+    simulation._simulation.cache_clear()
+    people = data.federate(
+        arrays, "dirichlet", num_clients=8, seed=1,
+        params={"alpha": 1.0}, validation=0.2, test_from=test_from,
+    )
+    for fields in runs:
+        run(Experiment(**fields), people, quiet=True, report=False)
 """
 BASE = {
     "algorithm": "superfed:start=0.0", "model": "mlp:hidden=(5,)",
@@ -43,47 +47,59 @@ SEVERAL = BASE | {
 }  # fmt: skip
 
 
-def both(path, block, test_from, base=BASE):
-    """clients.npz and the last records, of the run on one device and the pinned one."""
-    runs = [
+CASES = {
+    "whole": (100, "official_classes", BASE),
+    "in blocks": (3, "official", BASE),
+    "several in blocks": (2, "clients", SEVERAL),
+}
+
+
+def jobs(path, base):
+    """A run on one device, and the same with its clients pinned to two."""
+    return [
         base | {"out": str(path / "one"), "devices": 1},
         base | {"out": str(path / "home"), "devices": 2, "pin_clients": True},
     ]
-    given = json.dumps(runs), str(block), test_from
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The folder of the runs of all CASES, by one process."""
+    path = tmp_path_factory.mktemp("pinned")
+    cases = [
+        (block, test_from, jobs(path / name, base))
+        for name, (block, test_from, base) in CASES.items()
+    ]
     env = tiny.environment(path / "cache")
-    subprocess.run([sys.executable, "-c", PROGRAM, *given], env=env, check=True)
-    for fields in runs:
-        out = Experiment(**fields).folder
-        last = folder.read_json(path / out / "summary.json")["last"]["evaluations"]
-        yield folder.read_arrays(path / out / "clients.npz"), last
+    given = [sys.executable, "-c", PROGRAM, json.dumps(cases)]
+    subprocess.run(given, env=env, check=True)
+    return path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("block", "test_from"),
-    [(100, "official_classes"), (2, "official"), (3, "official")],
-)
-def test_a_run_with_pinned_clients_equals_one_on_one_device(tmp_path, block, test_from):
-    (one, records), (pinned, pinned_records) = both(tmp_path, block, test_from)
-    assert_alike(one, records, pinned, pinned_records)
-    assert not np.allclose(one["personal/test/loss"], one["server/test/loss"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_with_pinned_clients_equals_one_on_one_device(played, name):
+    _, _, base = CASES[name]
+    one, pinned = (
+        Path(Experiment(**fields).folder) for fields in jobs(played / name, base)
+    )
+    assert_alike(one, pinned)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("block", [100, 2])
-def test_pinned_architectures_equal_those_on_one_device(tmp_path, block):
-    (one, records), (pinned, pinned_records) = both(tmp_path, block, "clients", SEVERAL)
-    assert_alike(one, records, pinned, pinned_records)
-
-
-def assert_alike(one, records, pinned, pinned_records):
+def assert_alike(one, pinned):
     """The same arrays and records, to rounding."""
-    assert sorted(one) == sorted(pinned)
-    for name in one:
-        np.testing.assert_allclose(pinned[name], one[name], rtol=1e-5, atol=1e-5)
-    assert one["personal/test/accuracy"].shape == (2, 7)  # 1 of 8 is held out
-    assert len(records) == len(pinned_records)
-    for ours, theirs in zip(pinned_records, records, strict=True):
+    arrays, others = (folder.read_arrays(out / "clients.npz") for out in (one, pinned))
+    assert sorted(arrays) == sorted(others)
+    for name, values in arrays.items():
+        np.testing.assert_allclose(others[name], values, rtol=1e-5, atol=1e-5)
+    assert arrays["personal/test/accuracy"].shape == (2, 7)  # 1 of 8 is held out
+    if "server/test/loss" in arrays:  # the models of superfed's clients are their own
+        assert not np.allclose(arrays["personal/test/loss"], arrays["server/test/loss"])
+    records = [
+        folder.read_json(out / "summary.json")["last"]["evaluations"]
+        for out in (pinned, one)
+    ]
+    for ours, theirs in zip(*records, strict=True):
         for name, figures in theirs["metrics"].items():
             assert ours["metrics"][name] == pytest.approx(figures, abs=1e-5)
 

@@ -121,11 +121,12 @@ def test_each_client_is_evaluated_with_its_own_model(whole):
 
 @pytest.mark.slow
 def test_newcomers_have_models_by_their_number(tmp_path):
-    _, summary = finished(tmp_path / "run", unseen=0.2, clients=6)
+    """And bodies of other depths share heads."""
+    depths = "mlp:hidden=(8,4) mlp:hidden=(4,)"
+    _, summary = finished(tmp_path / "run", unseen=0.2, models=depths)
     records = summary["last"]["evaluations"]
-    unseen = [record for record in records if record["clients"] == "unseen"]
-    assert unseen
-    for record in unseen:
+    assert {"all", "unseen"} <= {record["clients"] for record in records}
+    for record in records:
         assert np.isfinite(record["metrics"]["loss"]["mean"])
 
 
@@ -184,10 +185,3 @@ def test_known_methods_take_several():
     guide = (ROOT / "docs" / "models.md").read_text("utf-8")
     sentence = re.search(r"the same for all models: (.*?)\. Other ", guide, re.DOTALL)
     assert sorted(re.findall(r"`(\w+)`", sentence[1])) == sorted(known)
-
-
-@pytest.mark.slow
-def test_bodies_of_other_depths_share_heads(tmp_path):
-    _, summary = finished(tmp_path, models="mlp:hidden=(8,4) mlp:hidden=(4,)")
-    for record in summary["last"]["evaluations"]:
-        assert np.isfinite(record["metrics"]["loss"]["mean"])

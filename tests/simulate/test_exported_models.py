@@ -11,6 +11,7 @@ from pfljax.core.types import Batch
 from pfljax.simulate import export
 
 TWO = "mlp:hidden=(8,4),mlp:hidden=(5,4)"
+SLICES = "mlp:hidden=(8,),mlp:hidden=(4,)"
 JOB = tiny.TINY.replace(model="auto", models=TWO)
 
 
@@ -80,7 +81,7 @@ def test_other_records_predict_as_well(tmp_path):
 
 @pytest.mark.slow
 def test_slices_and_a_server_with_the_largest_model_predict(tmp_path):
-    folder = finished(tmp_path / "run", "heterofl", models="heterofl_c,heterofl_e")
+    folder = finished(tmp_path / "run", "heterofl", models=SLICES)
     assert_scores_as_reported(folder, tmp_path)
     assert_scores_as_reported(folder, tmp_path, "server")
 

@@ -13,13 +13,6 @@ from pfljax.simulate.loop import save_population
 from pfljax.simulate.shape import make_shape
 
 JOB = tiny.TINY.replace(algorithm="ditto", public=0.1, out=None)
-LEARNING = [
-    "power_of_choice:loss=all",
-    "tifl:tiers=2,interval=1",
-    "cmab",
-    "favor:components=2,hidden=4",
-]
-SWEPT = ["tifl:tiers=2,interval=1", "power_of_choice:loss=all"]
 REFUSED = {
     "robin-cohort": ({"selection": "round_robin", "cohort": 9, "clients": 8}, "cohort"),
     "robin-option": ({"selection": "round_robin:places=3"}, "unknown parameter 'place"),
@@ -112,10 +105,7 @@ def ran(job, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("selection", "store"),
-    [
-        *((name, "device") for name in LEARNING),
-        ("oort", "disk"),
-    ],
+    [("favor:components=2,hidden=4", "device"), ("oort", "disk")],
 )
 def test_ended_after_a_save_a_run_goes_on_with_the_same_bits(
     selection, store, tmp_path, monkeypatch

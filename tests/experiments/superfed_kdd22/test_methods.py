@@ -10,11 +10,14 @@ from flax import linen as nn
 
 from pfljax import algorithms, conformance, models
 from pfljax.conformance import Case, toy
+from pfljax.conformance.laws import COMPILING, LAWS
 from pfljax.core import tree
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, Local
 from pfljax.models.layers import BatchNorm, flatten
 
+# Those that compile nothing of their own: these are forms of methods that pass all.
+QUICK = {number: law for number, law in LAWS.items() if number not in COMPILING}
 LAM, MU, MOMENTUM = 2.0, 0.4, 0.6
 BODY, WHOLE = toy.BODY, toy.WHOLE
 CASES = [
@@ -49,7 +52,7 @@ def with_momentum(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_a_method_holds_to_the_laws(case):
-    failed = [str(v) for v in conformance.check(case) if v.error is not None]
+    failed = [str(v) for v in conformance.check(case, QUICK) if v.error is not None]
     assert not failed, failed
 
 

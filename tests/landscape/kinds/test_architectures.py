@@ -9,7 +9,7 @@ from pfljax.conformance.toy import assert_close
 from pfljax.core.tree import paths
 from pfljax.simulate import export
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("undrawn")]
 
 # Clients 0, 2, 3 and 5 have the first model, 1 and 4 the second.
 MODELS = "mlp:hidden=(8,4),mlp:hidden=(5,4),mlp:hidden=(8,4)"
@@ -72,7 +72,6 @@ def test_pairs_are_of_clients_of_one_architecture(done):
     assert found["distance"][1, 4] == pytest.approx(square**0.5, rel=1e-4)
 
 
-@pytest.mark.slow
 def test_clients_without_an_equal_have_no_pairs(tmp_path):
     three = ",".join(f"mlp:hidden=({width},4)" for width in (8, 7, 6))
     folder = finished(tmp_path / "run", clients=3, models=three, rounds=1)
@@ -94,7 +93,6 @@ def test_each_client_has_a_curvature(done):
     np.testing.assert_allclose(found["rise"][SECOND], own.rise, rtol=1e-4)
 
 
-@pytest.mark.slow
 def test_lines_go_to_clients_of_equal_models(done, tmp_path):
     other = finished(tmp_path / "other", lr=0.1)
     code, out, errors = tiny.main("landscape", done, "--other", other)

@@ -27,7 +27,8 @@ def reported(done, tmp_path_factory):
     """(a copy of the finished run, what the command printed of it)."""
     folder = tmp_path_factory.mktemp("landscape") / "run"
     shutil.copytree(done, folder)
-    code, out, errors = tiny.main("landscape", folder, "--endpoints")
+    with tiny.undrawn():
+        code, out, errors = tiny.main("landscape", folder, "--endpoints")
     assert (code, errors) == (0, "")
     return folder, out
 
@@ -185,7 +186,8 @@ def kept(done, tmp_path_factory):
 def command(folder, kind, *more, name=None):
     """(arrays, lines of the table as dicts, what was printed) of a kind."""
     name = name or kind
-    code, out, errors = tiny.main("landscape", folder, "--kind", kind, *more)
+    with tiny.undrawn():
+        code, out, errors = tiny.main("landscape", folder, "--kind", kind, *more)
     assert (code, errors) == (0, "")
     with open(folder / "landscape" / f"{name}.csv") as file:
         rows = list(csv.DictReader(file))
