@@ -70,7 +70,7 @@ SETTINGS = {
     "unseen none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
     # names
-    "dataset": ({"dataset": "digitz"}, "data set 'digitz'; known: .*mean 'digits'?"),
+    "dataset": ({"dataset": "digitz"}, "data set 'digitz'; did you mean 'digits'?"),
     "dataset config": ({"dataset": "emnist/foo"}, "no data set 'emnist/foo'"),
     "empty name": ({"dataset": ""}, "'' has no name"),
     # options
