@@ -111,8 +111,8 @@ def _numbers(x: Any) -> np.ndarray:
     for name in x.columns:
         if x[name].dtype.kind not in "iufb":
             raise ValueError(
-                f"column {name!r} is of type {x[name].dtype}; encode it as numbers, or "
-                f"leave it out: skip={name}"
+                f"column {name!r} is not of numbers; encode it, or leave it out: "
+                f"skip={name}"
             )
     return x.to_numpy(np.float32)
 

@@ -41,7 +41,7 @@ def test_columns_are_examples_labels_clients_and_splits(table, tmp_path, kind):
     ("change", "message"),
     [
         ({"skip": "name"}, r"no column 'name'; it has id, age"),
-        ({"skip": ""}, "column 'id' is of type str; encode it .* skip=id"),
+        ({"skip": ""}, "column 'id' is not of numbers; .* skip=id"),
         ({"split": "hospital"}, "column 'hospital' has 'a'; expected train, test, val"),
         ({"path": "none.csv"}, "no file 'none.csv'"),
     ],
