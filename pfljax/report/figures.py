@@ -4,6 +4,7 @@ Figures of several runs are in `comparison_figures`.
 """
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from pfljax.report.style import (
     Figure,
     add_legend,
     integer_ticks,
+    name_ticks,
     new_figure,
     plot_line,
 )
@@ -102,7 +104,12 @@ def accuracy_by_client(run: Result) -> Figure:
 
 def label_distribution(run: Result) -> Figure | None:
     """Examples by client and class, by colour: white for none."""
-    counts = np.asarray(run.partition["class_histogram"])  # [C, K]
+    return draw_partition(run.partition)
+
+
+def draw_partition(partition: Mapping[str, Any]) -> Figure | None:
+    """Examples by client and class of a manifest; None if it counts none."""
+    counts = np.asarray(partition["class_histogram"])  # [C, K]
     if counts.size == 0 or not counts.any():
         return None
     C, K = counts.shape
@@ -114,8 +121,14 @@ def label_distribution(run: Result) -> Figure | None:
     bar = heat_map(axes, shown, "examples", origin="lower", **colours)
     bar.ax.set_ylim(0, most)
     axes.set(xlabel="client", ylabel="class")
-    integer_ticks(axes.xaxis)
-    integer_ticks(axes.yaxis)
+    for axis, kind, rotation in (
+        (axes.xaxis, "client_names", 90),
+        (axes.yaxis, "class_names", 0),
+    ):
+        if kind in partition:
+            name_ticks(axis, partition[kind], rotation=rotation)
+        else:
+            integer_ticks(axis)
     return figure
 
 
@@ -166,8 +179,8 @@ def timeline(run: Result) -> Figure | None:
             )
     for line in lines:
         axes.axvline(line["clock"], color=GREY, linewidth=0.8, zorder=0)
-    ticks = range(0, len(clients), 5 if len(clients) > 20 else 1)
-    axes.set_yticks(list(ticks), [str(clients[i]) for i in ticks])
+    names = run.partition.get("client_names", range(clients[-1] + 1))
+    name_ticks(axes.yaxis, [str(names[client]) for client in clients])
     axes.set(ylim=(len(clients) - 0.4, -0.6), xlim=(0, lines[-1]["clock"]))
     axes.set(xlabel="virtual seconds", ylabel="client")
     return figure

@@ -99,8 +99,9 @@ def client_columns(run: Result) -> dict[str, Sequence[Any]]:
     """A value for each client, by heading."""
     histogram = np.asarray(run.partition["class_histogram"])
     C = len(histogram)
+    numbers = run.partition.get("clients") or range(C)
     columns: dict[str, Sequence[Any]] = {
-        "Client": run.partition.get("clients") or range(C)
+        "Client": run.partition.get("client_names", numbers)
     }
     models = to_json(run.experiment)["models"]
     if models:

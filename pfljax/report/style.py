@@ -112,6 +112,13 @@ def integer_ticks(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator(nbins=12, integer=True))
 
 
+def name_ticks(axis: Axis, names: Sequence[str], **look: Any) -> None:
+    """Sets ticks at 0, 1, ... with these names, or with at most 25 of them, evenly."""
+    step = -(-len(names) // 25)
+    short = [n if len(n) <= 24 else f"{n[:23]}…" for n in names[::step]]
+    axis.set_ticks(range(0, len(names), step), short, parse_math=False, **look)
+
+
 def wrap(label: str) -> str:
     """A label broken into lines of 26 characters at most."""
     return textwrap.fill(" ".join(label.split()), 26)

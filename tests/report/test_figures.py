@@ -65,6 +65,24 @@ def test_the_label_distribution_is_the_histogram(run):
     np.testing.assert_array_equal(np.nan_to_num(image), counts)
 
 
+def test_clients_and_classes_have_their_names(run):
+    names = [f"user{k}" for k in range(19)] + ["$" * 30]
+    classes = {"class_names": list("abcdefghij")}
+    named = timed(
+        with_files(run, partition=run.partition | {"client_names": names} | classes)
+    )
+    axes, _ = figures.label_distribution(named).axes
+    assert texts(axes.xaxis) == [*names[:19], "$" * 23 + "…"]
+    assert texts(axes.yaxis) == [*"abcdefghij"]
+    (axes,) = figures.timeline(named).axes
+    assert texts(axes.yaxis) == ["user4", "user7"]
+    assert client_columns(named)["Client"] == names
+
+
+def texts(axis):
+    return [tick.get_text() for tick in axis.get_ticklabels()]
+
+
 def test_lambda_curve_draws_the_grid(run, runs):
     (axes,) = figures.lambda_curve(run).axes
     x, y = xy(axes.lines[0])
@@ -115,7 +133,7 @@ def test_the_timeline_has_a_bar_for_each_turn(run):
     np.testing.assert_allclose(bars, expected)
     colours = {bar.get_width() > 0.3: bar.get_facecolor() for bar in axes.patches}
     assert colours[True] != colours[False]
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["4", "7"]
+    assert texts(axes.yaxis) == ["4", "7"]
     assert figures.timeline(run) is None
 
 
