@@ -1,5 +1,6 @@
 """The record of a data set as arrays."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,13 @@ from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow, pl
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
 OFFICIAL_TRAIN, OFFICIAL_TEST, OFFICIAL_VALIDATION = range(3)
+
+
+class Grouping(NamedTuple):
+    """A value for each example, such as its domain."""
+
+    number: np.ndarray  # i32[N], index into the names
+    names: tuple[str, ...]
 
 
 class Arrays(NamedTuple):
@@ -26,6 +34,7 @@ class Arrays(NamedTuple):
     source: str  # licence and citation in one line
     class_names: tuple[str, ...]
     client_names: tuple[str, ...] = ()  # C names; () if they are the numbers 0 .. C-1
+    groups: Mapping[str, Grouping] = {}  # by name, such as "domain"
 
 
 @validate
@@ -41,6 +50,7 @@ def from_arrays(
     name: str = "arrays",
     source: str = OWN,
     class_names: Any = None,
+    groups: Mapping[str, Any] | None = None,
 ) -> Arrays:
     """Makes a data set of examples `x` [N, ...] with labels `y` i[N].
 
@@ -58,6 +68,8 @@ def from_arrays(
         name: the name in reports.
         source: licence and citation in one line.
         class_names: K names; "0", "1", ... by default.
+        groups: values of the examples, [N] integers or texts, by name:
+            {"domain": domains}. Runs have figures of each group of clients.
 
     Raises:
         ValueError: data are empty or masked, lengths differ, types are wrong, or a
@@ -91,6 +103,10 @@ def from_arrays(
         source=source,
         class_names=tuple(class_names),
         client_names=client_names,
+        groups={
+            group: _convert_group(group, values, len(x))
+            for group, values in (groups or {}).items()
+        },
     )
 
 
@@ -153,15 +169,20 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
 
 def _convert_client(client: Any, count: int) -> tuple[np.ndarray, tuple[str, ...]]:
     """Returns the number of each example's client, and the names of the clients."""
-    client = _column("client", client, count)
-    if client.dtype.kind not in "iuSU":
+    number, names = _convert_group("client", client, count)
+    are_numbers = names == tuple(map(str, range(len(names))))
+    return number, () if are_numbers else names
+
+
+def _convert_group(group: str, values: Any, count: int) -> Grouping:
+    column = _column(group, values, count)
+    if column.dtype.kind not in "iuSU":
         raise ValueError(
-            f"client ids are of type {client.dtype}; expected integers or strings, "
+            f"{group} ids are of type {column.dtype}; expected integers or strings, "
             "none missing"
         )
-    ids, number = np.unique(client, return_inverse=True)
-    are_numbers = np.array_equal(ids, np.arange(len(ids)))
-    return number.astype(np.int32), () if are_numbers else tuple(map(str, ids))
+    ids, number = np.unique(column, return_inverse=True)
+    return Grouping(number.astype(np.int32), tuple(map(str, ids)))
 
 
 def _convert_official(official: Any, count: int) -> np.ndarray:

@@ -125,7 +125,7 @@ def check_scaling(name: str, value: Any, shape: tuple[int, ...], zero: bool) -> 
 
 
 @contextlib.contextmanager
-def reading(file: Path, remedy: str) -> Iterator[None]:
+def reading(file: Path | str, remedy: str) -> Iterator[None]:
     """Turns an error of the block into a ValueError with the file and a remedy.
 
     A file that is not there stays a FileNotFoundError.

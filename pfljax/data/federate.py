@@ -264,9 +264,19 @@ def _left_out(
     return {"left_out": missing} if missing else {}
 
 
-def _names(arrays: Arrays, dealt: Partition) -> dict[str, list[str]]:
-    """The names of clients and classes that are no numbers, for the manifest."""
-    names = {}
+def _names(arrays: Arrays, dealt: Partition) -> dict[str, Any]:
+    """Names of clients and classes that are no numbers, and groups, for the manifest.
+
+    A client is in a group if all of its examples are; a grouping that some clients are
+    not in is left out.
+    """
+    names: dict[str, Any] = {}
+    for group, (number, values) in arrays.groups.items():
+        of_example = number[dealt.order]
+        of_client = of_example[dealt.offset]
+        if np.array_equal(of_example, np.repeat(of_client, dealt.size)):
+            by_name = names.setdefault("groups", {})
+            by_name[group] = [values[k] for k in of_client]
     owner = natural_owner(arrays, dealt)
     if owner is not None and arrays.client_names:
         names["client_names"] = [arrays.client_names[k] for k in owner]

@@ -7,9 +7,10 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.core.ranges import Range
+from pfljax.core.requirements import find
 from pfljax.core.types import ClientData
 from pfljax.data.edge import Seed, as_integers, brief
-from pfljax.data.manifest import subset
+from pfljax.data.manifest import GROUPS, NAMES, subset
 
 HeldOut = Annotated[
     float,
@@ -60,11 +61,37 @@ class Federation:
         }
         return replace(self, manifest=subset(self.manifest, ids.tolist()), **parts)
 
+    def find(self, text: str) -> np.ndarray:
+        """Finds clients i[M] by their names or numbers, as "anna,ben" or "3,5".
+
+        "domain=photo" finds all of a group of the data.
+
+        Raises:
+            ValueError: no client has this name, or is in this group.
+        """
+        group, equals, value = text.partition("=")
+        manifest = self.manifest
+        names = manifest.get(NAMES) or map(str, manifest["clients"])
+        number = {name: k for k, name in enumerate(names)}
+        if text in number or not equals:
+            wanted = [text] if text in number else text.split(",")
+            return np.unique([find("client", number, name.strip()) for name in wanted])
+        values = find("group of clients", manifest.get(GROUPS, {}), group)
+        find(group, dict.fromkeys(values), value)
+        return np.flatnonzero(np.array(values) == value)
+
     @validate
     def hold_out(
-        self, fraction: HeldOut, seed: Seed
+        self, fraction: HeldOut | str, seed: Seed = 0
     ) -> tuple["Federation", "Federation"]:
-        """Holds int(fraction * C) random clients out; returns (training, unseen)."""
+        """Holds clients out; returns (training, unseen).
+
+        They are int(fraction * C) random ones, or those that `find` finds by a text.
+        """
+        if isinstance(fraction, str):
+            unseen = self.find(fraction)
+            training = np.setdiff1d(range(self.num_clients), unseen)
+            return self.take(training), self.take(unseen)
         num_unseen = int(fraction * self.num_clients)
         if not num_unseen:
             raise ValueError(

@@ -13,6 +13,7 @@ from pfljax.data.partitions.base import rank
 
 PARTS = ("train", "validation", "test")
 PER_CLIENT = ("clients", "class_histogram", "official")  # and the sizes, by part
+GROUPS = "groups"  # a value of each client by name, such as "domain"
 NAMES = "client_names"  # of natural clients, if they are no numbers
 
 
@@ -56,9 +57,10 @@ def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
     part_of = dict(manifest)
     for name in (*PER_CLIENT, *({NAMES} & manifest.keys())):
         part_of[name] = [manifest[name][k] for k in ids]
-    part_of["sizes"] = {
-        part: [size[k] for k in ids] for part, size in manifest["sizes"].items()
-    }
+    for name in ("sizes", *({GROUPS} & manifest.keys())):
+        part_of[name] = {
+            part: [values[k] for k in ids] for part, values in manifest[name].items()
+        }
     return part_of
 
 

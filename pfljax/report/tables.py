@@ -145,8 +145,26 @@ def detail_tables(
     for text, values in others.items():
         title = f"Accuracy at the last round {text}"
         details["Accuracy"].append(make_table(title, values, ACCURACY, "", ranked))
+    details["Accuracy"] += group_tables(frame, ranked)
     details["Until a target"] = [target_table(frame, targets, window, ranked)]
     return details
+
+
+def group_tables(frame: Frame, ranked: bool) -> list[Table]:
+    """For each grouping of clients, such as "domain", a column for each group."""
+    tables = []
+    names = [name for name in frame.clients.unique() if "=" in name]
+    for grouping in dict.fromkeys(name.partition("=")[0] for name in names):
+        values = values_by_seed(frame)[SPENT]
+        columns = []
+        for name in names:
+            if name.startswith(f"{grouping}="):
+                values[name] = values_by_seed(frame, name)["accuracy"]
+                columns.append(_percent(name, name.partition("=")[2]))
+        title = f"Accuracy at the last round by {grouping}"
+        note = "Means over the clients of each group and over seeds."
+        tables.append(make_table(title, values, columns, note, ranked))
+    return tables
 
 
 def target_table(

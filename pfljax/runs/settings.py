@@ -80,7 +80,8 @@ class Experiment:
       examples: Divide the official "train" examples, or "all" of them.
       noise: Wrong training labels, such as "pair:rate=0.1" or "symmetric:rate=0.2".
         "poison:attackers=0.2" gives them to malicious clients only.
-      unseen: The share of clients held out of training and evaluated as newcomers.
+      unseen: The share of clients held out of training and evaluated as newcomers. Or
+        their names, such as "anna,ben", or a group of them, such as "domain=photo".
       public: The share of examples that the server holds, for methods that use them.
       data_seed: The seed of the partition. None is `seed`; a number gives all seeds the
         same clients.
@@ -173,7 +174,7 @@ class Experiment:
     test_from: Literal["clients", "official", "official_classes"] = "clients"
     examples: Literal["train", "all"] = "train"
     noise: Component = setting(default="none", converter=convert)
-    unseen: Part = 0.0
+    unseen: Part | Text = 0.0
     public: Part = 0.0
     data_seed: Count | None = None
 

@@ -11,6 +11,7 @@ import numpy as np
 from pfljax import engine
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
+from pfljax.data.manifest import GROUPS
 from pfljax.engine import placement
 from pfljax.evaluation import metrics, over_clients, records, uncertainty
 from pfljax.evaluation.uncertainty import OodExamples
@@ -48,6 +49,7 @@ def evaluate(
         "participants": last_cohort[last_cohort < len(ids)],  # without empty places
         "never chosen": ids[never],
         **malicious.groups(is_malicious),
+        **_groups(federation),
     }
     views = [view for view in sim.views if view != TRAINED or sim.trained]
     values = _by_client(sim, views, state, federation, states, ids)
@@ -65,6 +67,15 @@ def evaluate(
     of_unseen = _by_client(sim, sim.views, state, unseen, newcomers, numbers)
     lines += _records(sim, of_unseen, unseen, {"unseen": unseen_ids})
     return lines, values | {f"unseen:{name}": a for name, a in of_unseen.items()}
+
+
+def _groups(federation: Federation) -> dict[str, np.ndarray]:
+    """The clients of each group of the data, by "domain=photo"."""
+    return {
+        f"{group}={value}": np.flatnonzero(np.array(values) == value)
+        for group, values in federation.manifest.get(GROUPS, {}).items()
+        for value in dict.fromkeys(values)
+    }
 
 
 def newcomer_states(sim: Simulation, state: RunState, ids: np.ndarray) -> Any:

@@ -136,17 +136,18 @@ def _report_left_out(everybody: Federation) -> None:
 def _hold_out(
     experiment: Experiment, everybody: Federation
 ) -> tuple[Federation, Federation | None]:
-    share, count = experiment.unseen, everybody.num_clients
+    unseen, count = experiment.unseen, everybody.num_clients
     _check_poison(experiment, everybody)
-    if share == 0:
+    if not unseen:
         return everybody, None
-    held = int(share * count)
+    by_name = isinstance(unseen, str)
+    held = len(everybody.find(unseen)) if by_name else int(unseen * count)
     if held == 0 or count - held < experiment.cohort:
         raise ValueError(
-            f"unseen is {share}, which holds out {held} of {count} clients; hold out "
+            f"unseen is {unseen}, which holds out {held} of {count} clients; hold out "
             f"at least 1 and leave the cohort of {experiment.cohort}"
         )
-    return everybody.hold_out(share, data_seed(experiment))
+    return everybody.hold_out(unseen, data_seed(experiment))
 
 
 def data_seed(experiment: Experiment) -> int:

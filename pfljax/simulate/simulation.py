@@ -129,7 +129,7 @@ def _simulation(
     model_checks.check_own(experiment.algorithm.name, setting, task, shape)
     model_checks.check_observed(setting, task, shape)
     # Newcomers have only their local training, and are also evaluated after it.
-    trained = experiment.eval_after_training or experiment.unseen > 0
+    trained = experiment.eval_after_training or bool(experiment.unseen)
     views = list_views(setting.algorithm, trained)
     longest = min(experiment.eval_every, experiment.rounds, LONGEST_CALL)
     longest, programs = make_paging(experiment, setting, task, num_clients, longest)

@@ -290,6 +290,54 @@ def test_hold_out_divides_the_clients(arrays):
     assert again == unseen.manifest["clients"]
 
 
+@pytest.fixture(scope="module")
+def grouped():
+    """Clients a, b and c in two domains; a second grouping divides client a."""
+    arrays = from_arrays(
+        np.ones((30, 2)),
+        np.arange(30) % 2,
+        client=np.repeat(["a", "b", "c"], 10),
+        groups={
+            "domain": np.repeat(["photo", "art", "photo"], 10),
+            "half": np.arange(30) // 5,
+        },
+    )
+    return federate(thin(arrays, 2), "natural", num_clients=None, seed=0)
+
+
+def test_clients_are_grouped_by_what_all_of_their_examples_share(grouped):
+    assert grouped.manifest["groups"] == {"domain": ["photo", "art", "photo"]}
+    assert grouped.take([1]).manifest["groups"] == {"domain": ["art"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("b", ["b"]), ("c, a", ["a", "c"]), ("domain=photo", ["a", "c"])],
+)
+def test_clients_are_held_out_by_name_and_group(grouped, text, expected):
+    kept, unseen = grouped.hold_out(text)
+    assert unseen.manifest["client_names"] == expected
+    assert sorted(kept.manifest["client_names"] + expected) == ["a", "b", "c"]
+
+
+def test_clients_without_names_are_held_out_by_their_numbers(arrays):
+    found = federate(arrays, "iid", num_clients=10, seed=0)
+    assert found.hold_out("7,3")[1].manifest["clients"] == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("d", "unknown client 'd'; known: a, b, c"),
+        ("half=0", "unknown group of clients 'half'; known: domain"),
+        ("domain=foto", "unknown domain 'foto'; .* did you mean 'photo'"),
+    ],
+)
+def test_clients_that_are_not_there_are_refused(grouped, text, message):
+    with pytest.raises(ValueError, match=message):
+        grouped.hold_out(text)
+
+
 HALF = Partition(np.array([0, 1]), np.array([1, 2]))
 WRONG = [
     ("iid", {"test": 1.0}, "test is 1.0; expected a fraction"),

@@ -23,7 +23,7 @@ def one_line(error):
 
 HOLD_OUT = {
     "nan": (NAN, 0, "fraction is nan; expected a fraction above 0 and below 1"),
-    "str": ("x", 0, "fraction is 'x'; expected a number"),
+    "str": ("x", 0, "unknown client 'x'; known: 0, 1"),
     "seed": (0.5, -1, "seed is -1; expected at least 0"),
     "seed-text": (0.5, "x", "seed is 'x'; expected a whole number"),
 }

@@ -285,6 +285,23 @@ def test_unseen_clients_have_their_own_table(make_run, tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_groups_of_clients_are_columns_of_one_table(make_run, tmp_path):
+    folder = make_run(tmp_path / "run", "ditto", 0)
+    last = json.loads((folder / "summary.json").read_text())["last"]
+    of_all = last["evaluations"][2]
+    for k, group in enumerate(("domain=photo", "domain=art")):
+        mean = {"accuracy": {"mean": 0.4321 + 0.1 * k, "std": 0.1}}
+        last["evaluations"] += [of_all | {"clients": group, "metrics": mean}]
+    change_summary(folder, last=last)
+    write_comparison([folder], tmp_path / "out")
+    page = Page(tmp_path / "out" / "comparison.html")
+    assert "Accuracy at the last round by domain" in page.text
+    for text in ("photo (%)", "art (%)", "43.21", "53.21"):
+        assert text in page.text
+    assert "domain=art" in (tmp_path / "out" / "comparison.csv").read_text()
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_page_begins_without_the_path_of_its_data(make_run, tmp_path):
     data = {"dataset": "npz:path=/data/of/mine/rows.npz", "R": 8}
     folder = make_run(tmp_path / "run", "ditto", 0, **data)

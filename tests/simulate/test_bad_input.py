@@ -69,6 +69,7 @@ SETTINGS = {
     ),
     "unseen none": ({"unseen": 0.01}, "holds out 0 of 20 clients; hold out at least 1"),
     "unseen most": ({"unseen": 0.8}, "holds out 16 of 20 .* leave the cohort of 5"),
+    "unseen name": ({"unseen": "20"}, "unknown client '20'; known: 0, 1"),
     # names
     "dataset": ({"dataset": "digitz"}, "data set 'digitz'; did you mean 'digits'?"),
     "dataset config": ({"dataset": "emnist/foo"}, "no data set 'emnist/foo'"),

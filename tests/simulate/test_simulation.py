@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import tiny
-from pfljax import Experiment, algorithms, data, engine, models, selection
+from pfljax import Experiment, algorithms, data, engine, models, run, selection
 from pfljax.core import optimizers
 from pfljax.core.components import Component
 from pfljax.core.types import Batch, ClientData, Examples, Local
@@ -132,6 +132,26 @@ def test_a_run_says_on_what_its_clients_are_evaluated():
 def test_clients_of_ones_own_are_held_out_alike(federation):
     training, unseen = build_federation(tiny.TINY.replace(unseen=0.5), federation)
     assert (training.num_clients, unseen.num_clients) == (3, 3)
+
+
+def test_groups_of_clients_have_figures_and_one_is_held_out(tmp_path):
+    domain = np.repeat(["art", "photo", "sketch"], 40)
+    arrays = data.from_arrays(
+        np.random.default_rng(0).normal(size=(120, 4)),
+        np.arange(120) % 2,
+        client=np.arange(120) // 20,
+        groups={"domain": domain},
+    )
+    federation = data.federate(arrays, "natural", num_clients=None, seed=0)
+    settings = {"unseen": "domain=photo", "rounds": 1, "out": str(tmp_path / "run")}
+    experiment = tiny.TINY.replace(algorithm="fedavg", dataset="mine", **settings)
+    found = run(experiment, federation, quiet=True, report=False)
+    count = {each["clients"]: each["count"] for each in found.last.records}
+    assert count["domain=art"] == count["domain=sketch"] == count["unseen"] == 2
+    assert "domain=photo" not in count
+    values = found.clients["server/test/accuracy"][-1, :2]
+    mean = found.last.of("domain=art").server.test.accuracy
+    np.testing.assert_allclose(mean, values.mean(), rtol=1e-6)
 
 
 def test_the_width_goes_by_the_platform(federation):

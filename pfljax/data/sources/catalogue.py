@@ -24,6 +24,7 @@ from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
+OPTIONAL = ("client", "official", "domain")  # beside them
 FILES = ("npz", "leaf", "pfllib", "csv", "parquet", "images")
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", *FILES)
 # Sets that TFDS does not have, and what the folder of raw files must hold.
@@ -117,7 +118,7 @@ def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Ar
 
 
 def npz(*, path: str, scale: Positive | None = None) -> Arrays:
-    """Loads an .npz file with x, y and, optionally, client and official.
+    """Loads an .npz file with x, y and, optionally, client, official and domain.
 
     Args:
       path: the file.
@@ -127,13 +128,15 @@ def npz(*, path: str, scale: Positive | None = None) -> Arrays:
     if not file.exists():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
     with reading(file, NPZ):
-        stored = read_npz(file, ("x", "y"), ("client", "official"), alone=True)
+        stored = read_npz(file, ("x", "y"), OPTIONAL, alone=True)
+        domain = stored.get("domain")
         return from_arrays(
             stored["x"],
             stored["y"],
             client=stored.get("client"),
             official=stored.get("official"),
             scale=scale,
+            groups=None if domain is None else {"domain": domain},
             name=file.stem,
         )
 

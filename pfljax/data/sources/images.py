@@ -5,7 +5,9 @@ Images are decoded once, into the cache of data sets.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,7 +73,7 @@ def _decode_once(root: Path, files: list[Path], size: int | None) -> np.ndarray:
     digest = hashlib.sha256(json.dumps([states, size]).encode()).hexdigest()[:16]
     stored = cache.path(f"images-{root.name}-{digest}")
     if not stored.exists():
-        x = _decode(files, size)
+        x = decode({str(file): file for file in files}, size)
         with cache.replace(stored) as file:
             np.savez(file, x=x)
         return x
@@ -85,15 +87,18 @@ def _state(file: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _decode(files: list[Path], size: int | None) -> np.ndarray:
-    """Decodes images, u8[N, height, width, channels]."""
+def decode(files: Mapping[str, Any], size: int | None) -> np.ndarray:
+    """Decodes images, u8[N, height, width, channels].
+
+    They are paths or open files, by the names that errors have.
+    """
     from PIL import Image
 
     modes, shapes = set(), {}
-    for file in files:
-        with reading(file, "expected an image"), Image.open(file) as image:
+    for name, file in files.items():
+        with reading(name, "expected an image"), Image.open(file) as image:
             modes.add(image.mode)
-            shapes.setdefault(image.size, file)
+            shapes.setdefault(image.size, name)
     if size is None and len(shapes) > 1:
         (width, height), (other_width, other_height), *_ = shapes
         raise ValueError(
@@ -104,8 +109,8 @@ def _decode(files: list[Path], size: int | None) -> np.ndarray:
     width, height = (size, size) if size else next(iter(shapes))
     mode = "L" if modes <= {"L", "1"} else "RGB"
     x = np.empty((len(files), height, width, len(mode)), np.uint8)
-    for file, target in zip(files, x, strict=True):
-        with reading(file, "expected an image"), Image.open(file) as image:
+    for (name, file), target in zip(files.items(), x, strict=True):
+        with reading(name, "expected an image"), Image.open(file) as image:
             image = image.convert(mode)
             if image.size != (width, height):
                 image = image.resize((width, height), Image.Resampling.BILINEAR)

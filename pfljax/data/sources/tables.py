@@ -1,14 +1,35 @@
-"""Tables: CSV and Parquet files with a row for each example."""
+"""Tables: CSV and Parquet files with a row for each example.
 
-from collections.abc import Callable
+`read` is for all sources with columns. It takes a table in chunks, so that memory holds
+the arrays and one chunk.
+"""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pfljax.core.factories import validate
+from pfljax.core.ranges import AtLeastOne
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import Classes, plain, reading
+from pfljax.data.edge import Classes, narrow, plain, reading
+from pfljax.data.sources.images import decode
+
+ROWS = 4096  # of a chunk
+EXPECTED = "expected a table with a column label= and columns of numbers"
+
+
+class Columns(NamedTuple):
+    """The columns that are no part of x."""
+
+    label: str
+    client: str | None = None
+    split: str | None = None
+    groups: str = ""  # one name, or "(a,b)"
+    skip: str = ""
 
 
 @validate
@@ -18,6 +39,7 @@ def csv(
     label: str = "label",
     client: str | None = None,
     split: str | None = None,
+    groups: str = "",
     skip: str = "",
     classes: Classes = None,
 ) -> Arrays:
@@ -28,6 +50,7 @@ def csv(
       label: the column of the labels, texts or integers from 0.
       client: the column that names the client of each example.
       split: the column with "train", "test" or "validation", or 0, 1 or 2.
+      groups: columns by which clients are grouped: "domain", or "(domain,country)".
       skip: columns that models do not see: "id", or "(id,name)".
       classes: K, if not all classes are in the file.
 
@@ -36,7 +59,10 @@ def csv(
     """
     import pandas as pd
 
-    return _load(path, pd.read_csv, label, client, split, skip, classes)
+    file = _require_file(path)
+    columns = Columns(label, client, split, groups, skip)
+    with reading(file, EXPECTED), pd.read_csv(file, chunksize=ROWS) as chunks:
+        return read(file.stem, chunks, columns, classes)
 
 
 @validate
@@ -46,75 +72,173 @@ def parquet(
     label: str = "label",
     client: str | None = None,
     split: str | None = None,
+    groups: str = "",
     skip: str = "",
     classes: Classes = None,
+    size: AtLeastOne | None = None,
 ) -> Arrays:
-    """Loads a Parquet file; its columns and the options are those of `csv`."""
-    import pandas as pd
+    """Loads a Parquet file; its columns and the options are those of `csv`.
 
-    return _load(path, pd.read_parquet, label, client, split, skip, classes)
+    x may be one column of lists or of images as well, as Hugging Face writes them:
+    [N, ...]. Images are resized to `size` x `size` pixels.
+    """
+    import pyarrow.parquet as pq
+
+    file = _require_file(path)
+    columns = Columns(label, client, split, groups, skip)
+    with reading(file, EXPECTED), pq.ParquetFile(file) as table:
+        chunks = (batch.to_pandas() for batch in table.iter_batches(ROWS))
+        names = list_class_names(table.schema_arrow)
+        return read(file.stem, chunks, columns, classes, names, size)
 
 
-def _load(
-    path: str,
-    read: Callable[[Path], Any],
-    label: str,
-    client: str | None,
-    split: str | None,
-    skip: str,
-    classes: int | None,
-) -> Arrays:
+def _require_file(path: str) -> Path:
     file = Path(path)
     if not file.is_file():
         raise ValueError(f"no file {path!r}; give path= a table")
-    with reading(file, "expected a table with a column label= and columns of numbers"):
-        table = read(file)
-        columns = {
-            name: _column(table, name)
-            for name in (label, client, split)
-            if name is not None
-        }
-        skipped = [name.strip() for name in skip.strip("()").split(",") if name]
-        for name in skipped:
-            _column(table, name)
-        x = table.drop(columns=[*columns, *skipped])
-        labels = columns[label]
-        names = None
-        if labels.dtype.kind == "U":
-            found, labels = np.unique(labels, return_inverse=True)
-            names = tuple(map(str, found))
-        return from_arrays(
-            _numbers(x),
-            labels,
-            client=None if client is None else columns[client],
-            official=None if split is None else _official(split, columns[split]),
-            num_classes=classes if names is None else len(names),
-            class_names=names,
-            name=file.stem,
+    return file
+
+
+def list_class_names(schema: Any) -> dict[str, list[str]]:
+    """The names of the integers in columns of Hugging Face's type ClassLabel."""
+    about = json.loads((schema.metadata or {}).get(b"huggingface", "{}"))
+    features = about.get("info", {}).get("features", {})
+    return {
+        column: feature["names"]
+        for column, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+    }
+
+
+def read(
+    name: str,
+    chunks: Iterable[Any],
+    columns: Columns,
+    classes: int | None,
+    class_names: Mapping[str, list[str]] | None = None,
+    size: int | None = None,
+) -> Arrays:
+    """Reads a table whose `chunks` are pandas frames.
+
+    `class_names` are those of columns of integers, and `size` is that of images.
+    """
+    known = class_names or {}
+    x, values = _collect(chunks, columns, size)
+    labels = values[columns.label]
+    names = known.get(columns.label)
+    if labels.dtype.kind == "U":
+        found, labels = np.unique(labels, return_inverse=True)
+        names = [*map(str, found)]
+    for column in known.keys() & values.keys() - {columns.label}:
+        if values[column].min() < 0:
+            raise ValueError(
+                f"column {column!r} has {values[column].min()} for no class"
+            )
+        values[column] = np.array(known[column])[values[column]]
+    split = columns.split
+    return from_arrays(
+        x,
+        labels,
+        client=None if columns.client is None else values[columns.client],
+        official=None if split is None else _official(split, values[split]),
+        num_classes=classes if names is None else len(names),
+        class_names=names,
+        groups={group: values[group] for group in _list(columns.groups)},
+        name=name,
+    )
+
+
+def _list(text: str) -> list[str]:
+    """The names in "a" or "(a,b)"."""
+    return [name.strip() for name in text.strip("()").split(",") if name.strip()]
+
+
+def _collect(
+    chunks: Iterable[Any], columns: Columns, size: int | None
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """x [N, ...] of all chunks, and the columns that are no part of it by name."""
+    named = [columns.label, columns.client, columns.split, *_list(columns.groups)]
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in named if name}
+    skipped = _list(columns.skip)
+    x: Any = None
+    rows = 0
+    for chunk in chunks:
+        for name in (*parts, *skipped):
+            column = _column(chunk, name, rows)
+            if name in parts:
+                parts[name].append(column)
+        part = _examples(chunk.drop(columns=[*parts, *skipped]), size, rows)
+        x = _append(x, part, rows)
+        rows += len(part)
+    if x is None:
+        raise ValueError("it has no rows")
+    for name, columns_of_chunks in parts.items():
+        if len({column.dtype.kind == "U" for column in columns_of_chunks}) > 1:
+            raise ValueError(
+                f"column {name!r} has numbers and texts; write texts alone"
+            )
+    return x, {name: np.concatenate(each) for name, each in parts.items()}
+
+
+def _append(x: np.ndarray | None, part: np.ndarray, rows: int) -> np.ndarray:
+    """x with the examples of another chunk."""
+    if x is None:
+        return np.array(part, order="C")
+    if x.ndim == 4 and x.shape[-1] == 1:  # grey: the first images in colour may come
+        x = np.repeat(x, part.shape[-1], axis=-1)
+    if x.shape[1:-1] != part.shape[1:-1]:
+        raise ValueError(
+            f"examples have shape {list(x.shape[1:])}, and from row {rows} on "
+            f"{list(part.shape[1:])}; expected one shape, as size= makes of images"
         )
+    # In place: two arrays would take twice the memory.
+    x.resize((rows + len(part), *x.shape[1:]), refcheck=False)
+    x[rows:] = part
+    return x
 
 
-def _column(table: Any, name: str) -> np.ndarray:
+def _column(table: Any, name: str, rows: int) -> np.ndarray:
     """A column without missing values, as integers, floats or texts [N]."""
     if name not in table.columns:
         raise ValueError(f"it has no column {name!r}; it has {', '.join(table)}")
     column = table[name]
     if column.hasnans:
-        raise ValueError(
-            f"column {name!r} lacks a value in row {column.isna().argmax()}"
-        )
+        row = rows + column.isna().to_numpy().argmax()
+        raise ValueError(f"column {name!r} lacks a value in row {row}")
     return plain(column.to_numpy())
 
 
-def _numbers(x: Any) -> np.ndarray:
-    """The columns that models see, f32[N, columns]."""
-    for name in x.columns:
-        if x[name].dtype.kind not in "iufb":
+def _examples(table: Any, size: int | None, rows: int) -> np.ndarray:
+    """What models see of a chunk: its columns of numbers, or its one other column."""
+    if len(table.columns) == 1:
+        cells = table.iloc[:, 0].to_numpy()
+        if isinstance(cells[0], dict) and "bytes" in cells[0]:
+            return decode(dict(_images(cells, rows)), size)
+        if isinstance(cells[0], np.ndarray):
+            lists = np.stack([*map(_dense, cells)])
+            if lists.dtype.kind in "iu" and lists.dtype != np.uint8:
+                return narrow("x", lists, np.int32)
+            return lists if lists.dtype == np.uint8 else lists.astype(np.float32)
+    for name in table.columns:
+        if table[name].dtype.kind not in "iufb":
             raise ValueError(
                 f"column {name!r} is not of numbers; encode it, or leave it out: "
                 f"skip={name}"
             )
-    return x.to_numpy(np.float32)
+    are_bytes = all(dtype == np.uint8 for dtype in table.dtypes)
+    return table.to_numpy(np.uint8 if are_bytes else np.float32)
+
+
+def _images(cells: np.ndarray, rows: int) -> Iterator[tuple[str, Any]]:
+    """Files of images, encoded in the cells or beside the table, by their rows."""
+    for row, cell in enumerate(cells, rows):
+        encoded = cell["bytes"]
+        yield f"row {row}", cell["path"] if encoded is None else io.BytesIO(encoded)
+
+
+def _dense(cell: np.ndarray) -> np.ndarray:
+    """An array of lists of lists as one array."""
+    return np.stack([*map(_dense, cell)]) if cell.dtype == object else cell
 
 
 def _official(name: str, column: np.ndarray) -> np.ndarray:

@@ -55,6 +55,10 @@ def thin(arrays: Arrays, every: int) -> Arrays:
         y=arrays.y[left],
         client=client,
         client_names=names,
+        groups={
+            group: values._replace(number=values.number[left])
+            for group, values in arrays.groups.items()
+        },
         official=arrays.official[left],
         name=f"{arrays.name}{separator}every={every}",
     )

@@ -32,7 +32,7 @@ def test_folders_are_clients_and_classes(tmp_path, monkeypatch):
         assert arrays.class_names == ("cat", "dog")
         assert arrays.client_names == ("ann", "bob")
         # The second time nothing is decoded.
-        monkeypatch.setattr(images, "_decode", None)
+        monkeypatch.setattr(images, "decode", None)
     monkeypatch.undo()
 
 

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from pfljax.data import federate, load
+from pfljax.data.sources import tables
 
 COLUMNS = {"client": "hospital", "split": "part", "skip": "id", "label": "diagnosis"}
 
@@ -35,6 +36,48 @@ def test_columns_are_examples_labels_clients_and_splits(table, tmp_path, kind):
     found = federate(arrays, "natural", num_clients=None, seed=0)
     sizes = [part.size.tolist() for part in found.parts.values()]
     assert sizes == [[1, 2], [1, 0], [1, 1]]  # of the hospitals a and b
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_chunks_give_what_the_whole_table_gives(table, tmp_path, kind, monkeypatch):
+    file = tmp_path / f"study.{kind}"
+    getattr(table, f"to_{kind}")(file, index=False)
+    whole = load(kind, path=str(file), **COLUMNS)
+    monkeypatch.setattr(tables, "ROWS", 4)
+    for one, other in zip(load(kind, path=str(file), **COLUMNS), whole, strict=True):
+        np.testing.assert_array_equal(one, other)
+    table.loc[5, "diagnosis"] = None
+    getattr(table, f"to_{kind}")(file, index=False)
+    with pytest.raises(ValueError, match="'diagnosis' lacks a value in row 5"):
+        load(kind, path=str(file), **COLUMNS)
+
+
+def test_a_column_of_clients_groups_them_as_well(table, tmp_path):
+    table["site"] = table["hospital"].map({"a": "north", "b": "south"})
+    table.to_csv(tmp_path / "study.csv", index=False)
+    options = COLUMNS | {"groups": "(site,hospital)"}
+    arrays = load("csv", path=str(tmp_path / "study.csv"), **options)
+    assert arrays.x.shape == (6, 2)
+    found = federate(arrays, "natural", num_clients=None, seed=0)
+    groups = {"site": ["north", "south"], "hospital": ["a", "b"]}
+    assert found.manifest["groups"] == groups
+
+
+def test_bytes_stay_bytes(table, tmp_path):
+    pixels = table[["age", "diagnosis"]].astype({"age": np.uint8})
+    pixels.to_parquet(tmp_path / "pixels.parquet")
+    arrays = load("parquet", path=str(tmp_path / "pixels.parquet"), label="diagnosis")
+    assert arrays.x.dtype == np.uint8
+    assert arrays.x[:, 0].tolist() == table["age"].tolist()
+
+
+def test_numbers_and_texts_in_one_column_are_refused(table, tmp_path, monkeypatch):
+    # Else "007" of a chunk of numbers would be client 7.
+    monkeypatch.setattr(tables, "ROWS", 4)
+    table["hospital"] = ["007", "008", "007", "008", "007", "x"]
+    table.to_csv(tmp_path / "study.csv", index=False)
+    with pytest.raises(ValueError, match="'hospital' has numbers and texts"):
+        load("csv", path=str(tmp_path / "study.csv"), **COLUMNS)
 
 
 @pytest.mark.parametrize(
