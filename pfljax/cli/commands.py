@@ -189,6 +189,26 @@ def list_(
             show(error, sys.stderr)
 
 
+def inspect(
+    data: Annotated[
+        Positional[str], arg(help="The data set, such as csv:path=study.csv.")
+    ],
+    settings: Any,
+    out: Annotated[
+        Path, arg(help="The file of the drawing: .png, .pdf or .svg.")
+    ] = Path("runs/partition.png"),
+) -> None:
+    """Prints what pfljax reads of a data set, and draws how it is divided.
+
+    Example: pfljax inspect csv:path=study.csv,label=ill --partition iid
+    """
+    from pfljax.cli.inspecting import inspect as inspect_data
+
+    experiment = options.to_experiment(settings)
+    # All clients may take part, so that any of them can be held out.
+    inspect_data(experiment.replace(dataset=data, cohort=1), out)
+
+
 def prepare(
     name: Annotated[
         Positional[str], arg(help="The data set, for example mnist or cifar10.")

@@ -20,7 +20,7 @@ from pfljax.cli import commands, compare, config_file, model_commands
 from pfljax.cli.options import COMMON, make_options
 from pfljax.core import components, factories
 from pfljax.core.requirements import require_known, unknown
-from pfljax.runs.settings import FIELDS
+from pfljax.runs.settings import DATA_SETTINGS, FIELDS
 from pfljax.runtime.terminal import show
 
 ABOUT = "Simulates personalised federated learning."
@@ -43,6 +43,7 @@ GROUPS: dict[str, dict[str, Callable]] = {
     },
     "Names and data": {
         "list": commands.list_,
+        "inspect": commands.inspect,
         "prepare": commands.prepare,
     },
     "Check": {
@@ -134,7 +135,9 @@ def _make_functions(args: Sequence[str]) -> dict[str, Callable]:
     of_a_run = make_options(names, base)
     shared = [name for name in names if name not in OF_ONE_RUN]
     of_several = make_options(shared, has_file=False)
+    of_data = make_options({*DATA_SETTINGS, "seed"} - {"dataset"}, has_file=False)
     settings = {"run": of_a_run, "sweep": of_a_run, "compare": of_several}
+    settings["inspect"] = of_data
     return {
         name: _defer(command, settings.get(name)) for name, command in COMMANDS.items()
     }

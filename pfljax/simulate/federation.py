@@ -8,7 +8,7 @@ from pfljax import data
 from pfljax.core.factories import select_context
 from pfljax.core.requirements import require
 from pfljax.core.types import Task
-from pfljax.data import Federation
+from pfljax.data import Arrays, Federation
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
 from pfljax.simulate import malicious
@@ -28,7 +28,10 @@ def build_federation(
     Raises:
       ValueError: too few clients train, or none has test examples.
     """
-    everybody = _everybody(experiment) if federation is None else federation
+    everybody = federation
+    if everybody is None:
+        source = experiment.dataset
+        everybody = deal(experiment, data.load(source.name, **source.options))
     training, unseen = _hold_out(experiment, everybody)
     is_tested = bool(np.asarray(training.test.size).any())
     expected = "a larger share, or fewer clients: no client has test examples"
@@ -66,15 +69,7 @@ def _count_clients_without(federation: Federation, part: str) -> str:
 
 def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
     """What the models see of an example x."""
-    shift = np.asarray(federation.shift)
-    words = {}
-    for name, value in (("shift", shift), ("scale", np.asarray(federation.scale))):
-        is_one = value.size == 1
-        words[name] = f"{value.item():g}" if is_one else f"{name}{list(value.shape)}"
-    shifted = f"(x - {words['shift']})" if shift.any() else "x"
-    scaled = f"{shifted}, not scaled"
-    if (np.asarray(federation.scale) != 1).any():
-        scaled = f"{shifted} / {words['scale']}"
+    shifted, scaled = describe_numbers(federation)
     sees = [
         scaled
         if task.vocab is None
@@ -84,18 +79,31 @@ def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
     return " or ".join(dict.fromkeys(sees))
 
 
-def _everybody(experiment: Experiment) -> Federation:
-    source = experiment.dataset
-    deal = experiment.partition
+def describe_numbers(source: Federation | Arrays) -> tuple[str, str]:
+    """What a model of tokens sees of x, and what a model of real numbers sees."""
+    shift, scale = np.asarray(source.shift), np.asarray(source.scale)
+    words = {}
+    for name, value in (("shift", shift), ("scale", scale)):
+        is_one = value.size == 1
+        words[name] = f"{value.item():g}" if is_one else f"{name}{list(value.shape)}"
+    shifted = f"(x - {words['shift']})" if shift.any() else "x"
+    if (scale != 1).any():
+        return shifted, f"{shifted} / {words['scale']}"
+    return shifted, f"{shifted}, not scaled"
+
+
+def deal(experiment: Experiment, arrays: Arrays) -> Federation:
+    """Deals the examples to clients, as the settings of the experiment say."""
+    partition = experiment.partition
     # The settings that `federate` takes, by their names.
     settings = select_context(data.federate, **vars(experiment))
     settings["seed"] = data_seed(experiment)
     settings["noise"] = str(experiment.noise)
     everybody = data.federate(
-        data.load(source.name, **source.options),
-        deal.name,
+        arrays,
+        partition.name,
         num_clients=experiment.clients,
-        params=deal.options,
+        params=partition.options,
         **settings,
     )
     _report_left_out(everybody)

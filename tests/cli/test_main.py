@@ -301,7 +301,7 @@ def test_help_is_quick_and_loads_nothing():
     assert listed == {
         "Run:": ["run", "resume", "sweep", "compare"],
         "Look at runs:": ["report", "landscape", "export", "predict"],
-        "Names and data:": ["list", "prepare"],
+        "Names and data:": ["list", "inspect", "prepare"],
         "Check:": ["conformance", "bench"],
     }
     assert "pfljax run --algorithm ditto:lam=1.0" in done.stdout

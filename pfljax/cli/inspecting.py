@@ -1,0 +1,95 @@
+"""The work of `pfljax inspect`: what pfljax reads of a data set, on one screen."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pfljax import data
+from pfljax.core.requirements import require_known
+from pfljax.data.arrays import OFFICIAL_NAMES
+from pfljax.report.figures import draw_partition
+from pfljax.report.style import save_figure
+from pfljax.runs import checks
+from pfljax.runs.settings import Experiment
+from pfljax.runtime import files
+from pfljax.runtime.terminal import show
+from pfljax.simulate.federation import (
+    build_federation,
+    deal,
+    describe_numbers,
+    describe_split,
+)
+
+KINDS = (".png", ".pdf", ".svg")
+WIDTH = 96  # letters of a line
+ROWS = 5
+
+
+def inspect(experiment: Experiment, out: Path) -> None:
+    """Prints what the data are and how they are divided, and draws this into `out`."""
+    require_known("--out", out.suffix, KINDS)
+    checks.check(experiment)
+    source = experiment.dataset
+    arrays = data.load(source.name, **source.options)
+    show("\n".join(_describe(arrays)))
+    training, unseen = build_federation(experiment, deal(experiment, arrays))
+    lines = [
+        _line("partition", str(experiment.partition)),
+        describe_split(training),
+        _describe_clients("clients that train", training),
+    ]
+    if unseen is not None:
+        lines.append(_describe_clients("clients held out", unseen))
+    figure = draw_partition(training.manifest)
+    if figure is not None:
+        files.make_folder(out.parent)
+        save_figure(figure, out.with_suffix(""), [out.suffix[1:]])
+        lines.append(f"The examples of each class and client are drawn in {out}.")
+    show("\n".join(lines))
+
+
+def _describe(arrays: data.Arrays) -> list[str]:
+    x = arrays.x
+    counts = np.bincount(arrays.y, minlength=arrays.num_classes)
+    official = np.bincount(arrays.official, minlength=len(OFFICIAL_NAMES))
+    sizes = zip(OFFICIAL_NAMES, official, strict=True)
+    lines = [
+        _line("data set", f"{arrays.name} ({arrays.source})"),
+        _line("x", f"{x.dtype}{list(x.shape)}, from {x.min():g} to {x.max():g}"),
+        _line("models see", f"{describe_numbers(arrays)[1]}, if they take no tokens"),
+        _line("classes", _count(arrays.class_names, counts)),
+        _line("official split", ", ".join(f"{name} {n}" for name, n in sizes if n)),
+        _line("natural clients", "none"),
+    ]
+    clients: Sequence = ()
+    if arrays.client is not None:
+        held = np.bincount(arrays.client)
+        clients = arrays.client_names or range(len(held))
+        lines[-1] = _line("natural clients", _count(clients, held))
+    for group, (number, names) in arrays.groups.items():
+        lines.append(_line(group, _count(names, np.bincount(number))))
+    for row in range(min(ROWS, len(x))):
+        values = ", ".join(f"{value:.4g}" for value in x[row].flat[:12])
+        label = arrays.class_names[arrays.y[row]]
+        owner = arrays.client
+        whose = "" if owner is None else f" of client {clients[owner[row]]}"
+        lines.append(_line(f"example {row}", f"class {label}{whose}, x = [{values}, …"))
+    return lines
+
+
+def _describe_clients(title: str, clients: data.Federation) -> str:
+    sizes = clients.manifest["sizes"].items()
+    counts = [f"{sum(n)} {part} ({min(n)} to {max(n)} each)" for part, n in sizes]
+    return f"{title:18} {clients.num_clients}, with examples: {', '.join(counts)}"
+
+
+def _count(names: Sequence, sizes: np.ndarray) -> str:
+    each = (f"{name} {size}" for name, size in zip(names, sizes, strict=True))
+    return f"{len(sizes)}, with examples: {', '.join(each)}"
+
+
+def _line(title: str, text: str) -> str:
+    """A title and its text, cut at the width of the screen."""
+    line = f"{title:18} {text}"
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
