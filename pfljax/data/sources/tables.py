@@ -209,16 +209,23 @@ def _column(table: Any, name: str, rows: int) -> np.ndarray:
 
 
 def _examples(table: Any, size: int | None, rows: int) -> np.ndarray:
-    """What models see of a chunk: its columns of numbers, or its one other column."""
-    if len(table.columns) == 1:
-        cells = table.iloc[:, 0].to_numpy()
-        if isinstance(cells[0], dict) and "bytes" in cells[0]:
+    """What models see of a chunk: its columns of numbers, or one of images or lists."""
+    first = table.iloc[0]
+    whole = [name for name in table if isinstance(first[name], dict | np.ndarray)]
+    if whole and len(table.columns) > 1:
+        others = ",".join(name for name in table if name != whole[0])
+        raise ValueError(
+            f"column {whole[0]!r} has images or lists, and models see no other column "
+            f"beside it; leave the others out: skip=({others})"
+        )
+    if whole:
+        cells = table[whole[0]].to_numpy()
+        if isinstance(cells[0], dict):
             return decode(dict(_images(cells, rows)), size)
-        if isinstance(cells[0], np.ndarray):
-            lists = np.stack([*map(_dense, cells)])
-            if lists.dtype.kind in "iu" and lists.dtype != np.uint8:
-                return narrow("x", lists, np.int32)
-            return lists if lists.dtype == np.uint8 else lists.astype(np.float32)
+        x = np.stack([*map(_dense, cells)])
+        if x.dtype == np.uint8:
+            return x
+        return narrow("x", x, np.int32 if x.dtype.kind in "iu" else np.float32)
     for name in table.columns:
         if table[name].dtype.kind not in "iufb":
             raise ValueError(
