@@ -15,6 +15,7 @@ from pfljax.data.sources import tfds as prepared
 from pfljax.data.sources import tiny_imagenet as imagenet
 from pfljax.data.sources.characters import Alphabet
 from pfljax.data.sources.embedded import digits
+from pfljax.data.sources.hdf5 import hdf5
 from pfljax.data.sources.huggingface import huggingface
 from pfljax.data.sources.images import images
 from pfljax.data.sources.leaf import leaf
@@ -26,7 +27,7 @@ from pfljax.data.sources.transforms import resize, thin
 
 NPZ = "expected an .npz archive, as np.savez writes it, with x and y"
 OPTIONAL = ("client", "official", "domain")  # beside them
-FILES = ("npz", "leaf", "pfllib", "csv", "parquet", "images", "huggingface")
+FILES = ("npz", "leaf", "pfllib", "csv", "parquet", "images", "huggingface", "hdf5")
 NEED_NO_PREPARING = ("digits", "synthetic", "synthetic_iid", *FILES)
 # Sets that TFDS does not have, and what the folder of raw files must hold.
 FROM_RAW_FILES = {
@@ -161,6 +162,7 @@ DATASETS: dict[str, Callable[..., Arrays]] = {
     "parquet": parquet,
     "images": images,
     "huggingface": huggingface,
+    "hdf5": hdf5,
 }
 
 
