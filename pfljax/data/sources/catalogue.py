@@ -14,14 +14,15 @@ from pfljax.data.sources import cache, cifar, raw_archives, shakespeare
 from pfljax.data.sources import tfds as prepared
 from pfljax.data.sources import tiny_imagenet as imagenet
 from pfljax.data.sources.characters import Alphabet
+from pfljax.data.sources.csv import csv
 from pfljax.data.sources.embedded import digits
 from pfljax.data.sources.hdf5 import hdf5
 from pfljax.data.sources.huggingface import huggingface
 from pfljax.data.sources.images import images
 from pfljax.data.sources.leaf import leaf
+from pfljax.data.sources.parquet import parquet
 from pfljax.data.sources.pfllib import pfllib
 from pfljax.data.sources.synthetic import synthetic, synthetic_iid
-from pfljax.data.sources.tables import csv, parquet
 from pfljax.data.sources.tfds import MissingDataset as MissingDataset
 from pfljax.data.sources.transforms import resize, thin
 

@@ -1,22 +1,18 @@
-"""Tables: CSV and Parquet files with a row for each example.
+"""What the sources with columns share.
 
-`read` is for all sources with columns. It takes a table in chunks, so that memory holds
-the arrays and one chunk.
+`read` takes a table in chunks, so that memory holds the arrays and one chunk.
 """
 
-import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.core.factories import validate
-from pfljax.core.ranges import AtLeastOne
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import Classes, narrow, plain, reading
-from pfljax.data.sources.images import decode
+from pfljax.data.edge import plain
+from pfljax.data.sources.cells import examples
 
 ROWS = 4096  # of a chunk
 EXPECTED = "expected a table with a column label= and columns of numbers"
@@ -32,67 +28,8 @@ class Columns(NamedTuple):
     skip: str = ""
 
 
-@validate
-def csv(
-    *,
-    path: str,
-    label: str = "label",
-    client: str | None = None,
-    split: str | None = None,
-    groups: str = "",
-    skip: str = "",
-    classes: Classes = None,
-) -> Arrays:
-    """Loads a CSV file with a line of names; the other columns are x, f32[N, columns].
-
-    Args:
-      path: the file.
-      label: the column of the labels, texts or integers from 0.
-      client: the column that names the client of each example.
-      split: the column with "train", "test" or "validation", or 0, 1 or 2.
-      groups: columns by which clients are grouped: "domain", or "(domain,country)".
-      skip: columns that models do not see: "id", or "(id,name)".
-      classes: K, if not all classes are in the file.
-
-    Raises:
-      ValueError: there is no such file or column, or a value is no number.
-    """
-    import pandas as pd
-
-    file = _require_file(path)
-    columns = Columns(label, client, split, groups, skip)
-    with reading(file, EXPECTED), pd.read_csv(file, chunksize=ROWS) as chunks:
-        return read(file.stem, chunks, columns, classes)
-
-
-@validate
-def parquet(
-    *,
-    path: str,
-    label: str = "label",
-    client: str | None = None,
-    split: str | None = None,
-    groups: str = "",
-    skip: str = "",
-    classes: Classes = None,
-    size: AtLeastOne | None = None,
-) -> Arrays:
-    """Loads a Parquet file; its columns and the options are those of `csv`.
-
-    x may be one column of lists or of images as well, as Hugging Face writes them:
-    [N, ...]. Images are resized to `size` x `size` pixels.
-    """
-    import pyarrow.parquet as pq
-
-    file = _require_file(path)
-    columns = Columns(label, client, split, groups, skip)
-    with reading(file, EXPECTED), pq.ParquetFile(file) as table:
-        chunks = (batch.to_pandas() for batch in table.iter_batches(ROWS))
-        names = list_class_names(table.schema_arrow)
-        return read(file.stem, chunks, columns, classes, names, size)
-
-
-def _require_file(path: str) -> Path:
+def require_file(path: str) -> Path:
+    """The path of a table, which has to be there."""
     file = Path(path)
     if not file.is_file():
         raise ValueError(f"no file {path!r}; give path= a table")
@@ -167,7 +104,7 @@ def _collect(
             column = _column(chunk, name, rows)
             if name in parts:
                 parts[name].append(column)
-        part = _examples(chunk.drop(columns=[*parts, *skipped]), size, rows)
+        part = examples(chunk.drop(columns=[*parts, *skipped]), size, rows)
         x = _append(x, part, rows)
         rows += len(part)
     if x is None:
@@ -206,46 +143,6 @@ def _column(table: Any, name: str, rows: int) -> np.ndarray:
         row = rows + column.isna().to_numpy().argmax()
         raise ValueError(f"column {name!r} lacks a value in row {row}")
     return plain(column.to_numpy())
-
-
-def _examples(table: Any, size: int | None, rows: int) -> np.ndarray:
-    """What models see of a chunk: its columns of numbers, or one of images or lists."""
-    first = table.iloc[0]
-    whole = [name for name in table if isinstance(first[name], dict | np.ndarray)]
-    if whole and len(table.columns) > 1:
-        others = ",".join(name for name in table if name != whole[0])
-        raise ValueError(
-            f"column {whole[0]!r} has images or lists, and models see no other column "
-            f"beside it; leave the others out: skip=({others})"
-        )
-    if whole:
-        cells = table[whole[0]].to_numpy()
-        if isinstance(cells[0], dict):
-            return decode(dict(_images(cells, rows)), size)
-        x = np.stack([*map(_dense, cells)])
-        if x.dtype == np.uint8:
-            return x
-        return narrow("x", x, np.int32 if x.dtype.kind in "iu" else np.float32)
-    for name in table.columns:
-        if table[name].dtype.kind not in "iufb":
-            raise ValueError(
-                f"column {name!r} is not of numbers; encode it, or leave it out: "
-                f"skip={name}"
-            )
-    are_bytes = all(dtype == np.uint8 for dtype in table.dtypes)
-    return table.to_numpy(np.uint8 if are_bytes else np.float32)
-
-
-def _images(cells: np.ndarray, rows: int) -> Iterator[tuple[str, Any]]:
-    """Files of images, encoded in the cells or beside the table, by their rows."""
-    for row, cell in enumerate(cells, rows):
-        encoded = cell["bytes"]
-        yield f"row {row}", cell["path"] if encoded is None else io.BytesIO(encoded)
-
-
-def _dense(cell: np.ndarray) -> np.ndarray:
-    """An array of lists of lists as one array."""
-    return np.stack([*map(_dense, cell)]) if cell.dtype == object else cell
 
 
 def _official(name: str, column: np.ndarray) -> np.ndarray:

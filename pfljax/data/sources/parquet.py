@@ -1,0 +1,34 @@
+"""Parquet files with a row for each example."""
+
+from pfljax.core.factories import validate
+from pfljax.core.ranges import AtLeastOne
+from pfljax.data.arrays import Arrays
+from pfljax.data.edge import Classes, reading
+from pfljax.data.sources import tables
+
+
+@validate
+def parquet(
+    *,
+    path: str,
+    label: str = "label",
+    client: str | None = None,
+    split: str | None = None,
+    groups: str = "",
+    skip: str = "",
+    classes: Classes = None,
+    size: AtLeastOne | None = None,
+) -> Arrays:
+    """Loads a Parquet file; its columns and the options are those of `csv`.
+
+    x may be one column of lists or of images as well, as Hugging Face writes them:
+    [N, ...]. Images are resized to `size` x `size` pixels.
+    """
+    import pyarrow.parquet as pq
+
+    file = tables.require_file(path)
+    columns = tables.Columns(label, client, split, groups, skip)
+    with reading(file, tables.EXPECTED), pq.ParquetFile(file) as table:
+        chunks = (batch.to_pandas() for batch in table.iter_batches(tables.ROWS))
+        names = tables.list_class_names(table.schema_arrow)
+        return tables.read(file.stem, chunks, columns, classes, names, size)
