@@ -29,6 +29,11 @@ def parquet(
     file = tables.require_file(path)
     columns = tables.Columns(label, client, split, groups, skip)
     with reading(file, tables.EXPECTED), pq.ParquetFile(file) as table:
-        chunks = (batch.to_pandas() for batch in table.iter_batches(tables.ROWS))
+        # Group by group: an iterator over several keeps what it has read.
+        chunks = (
+            batch.to_pandas()
+            for group in range(table.num_row_groups)
+            for batch in table.iter_batches(tables.ROWS, row_groups=[group])
+        )
         names = tables.list_class_names(table.schema_arrow)
         return tables.read(file.stem, chunks, columns, classes, names, size)
