@@ -13,6 +13,7 @@ from pfljax.data.arrays import (
     OFFICIAL_TRAIN,
     OFFICIAL_VALIDATION,
     Arrays,
+    Grouping,
     renumber,
 )
 from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
@@ -271,7 +272,11 @@ def _names(arrays: Arrays, dealt: Partition) -> dict[str, Any]:
     not in is left out.
     """
     names: dict[str, Any] = {}
-    for group, (number, values) in arrays.groups.items():
+    groups = dict(arrays.groups)
+    # In LEAF's split by user clients differ in it.
+    if len(np.unique(arrays.official[dealt.order])) > 1:
+        groups["official"] = Grouping(arrays.official, OFFICIAL_NAMES)
+    for group, (number, values) in groups.items():
         of_example = number[dealt.order]
         of_client = of_example[dealt.offset]
         if np.array_equal(of_example, np.repeat(of_client, dealt.size)):

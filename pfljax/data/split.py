@@ -109,11 +109,10 @@ def choose_source(arrays: Arrays, dealt: Partition, part: int, test_from: str) -
     if np.any(np.isin(owner, others)):
         return "official_own"
     if part == TEST:
-        share = len(others) / (len(others) + len(owner))
         raise ValueError(
             "natural clients have either training or test examples, as in LEAF's split "
-            f"by user; choose examples='all' and unseen={share:.2g} for clients that "
-            "do not train"
+            "by user; choose examples='all' and unseen='official=test', for clients "
+            "that do not train"
         )
     return "clients"  # those that only validate do not train
 

@@ -8,6 +8,8 @@ import method_table
 from checkout import ROOT
 from pfljax import algorithms
 from pfljax.cli import listing
+from pfljax.data.sources.catalogue import FILES
+from pfljax.runs.settings import HELP
 
 TABLE = ROOT / "docs" / "method_table.md"
 
@@ -27,6 +29,13 @@ def test_the_table_has_a_row_a_method_with_its_link(table):
         assert link.startswith("https://")
         assert link in doc
         assert row.count("|") == 8
+
+
+def test_help_and_the_list_name_each_kind_of_file():
+    listed = listing.list_components("datasets")
+    for name in FILES:
+        assert name in HELP["Data"]["dataset"]
+        assert f"\n{name} " in listed
 
 
 def sorted_factories():

@@ -15,6 +15,12 @@ EXPECTED = (
     "each client, or a CSV file with the columns client and index"
 )
 
+PICKLE = (
+    "is a pickle, which can run any code when it is read; where you trust it, write "
+    "JSON: json.dump({str(k): list(map(int, v)) for k, v in clients.items()}, "
+    "open('clients.json', 'w'))"
+)
+
 
 @component
 def file(
@@ -33,11 +39,7 @@ def file(
     if not source.is_file():
         raise ValueError(f"partition file: no file {path!r}; give path=")
     if source.suffix in (".pkl", ".pickle", ".pt"):
-        raise ValueError(
-            f"{path} is a pickle, which can run any code when it is read; where you "
-            "trust it, write JSON: json.dump({str(k): list(map(int, v)) for k, v in "
-            "clients.items()}, open('clients.json', 'w'))"
-        )
+        raise ValueError(f"{path} {PICKLE}")
     with reading(source, EXPECTED):
         dealt = from_indices(_read(source))
         check_partition(dealt, len(labels))
@@ -46,9 +48,8 @@ def file(
 
 def _read(source: Path) -> list[np.ndarray]:
     """The indices of each client, in order."""
-    if source.suffix == ".npz":
-        with np.load(source, allow_pickle=False) as stored:
-            clients = dict(stored)
+    if source.suffix in (".npz", ".npy"):
+        clients = _read_arrays(source)
     elif source.suffix == ".csv":
         clients = _read_table(source)
     else:
@@ -57,6 +58,14 @@ def _read(source: Path) -> list[np.ndarray]:
     if all(str(name).isdecimal() for name in clients):
         clients = dict(sorted(clients.items(), key=lambda item: int(item[0])))
     return [as_integers(f"client {k!r}", indices) for k, indices in clients.items()]
+
+
+def _read_arrays(source: Path) -> dict[Any, Any]:
+    try:
+        stored = np.load(source, allow_pickle=False)
+        return dict(enumerate(stored) if isinstance(stored, np.ndarray) else stored)
+    except ValueError as error:  # NumPy's for objects: lists of several lengths, a dict
+        raise ValueError(f"it {PICKLE}") from error
 
 
 def _read_table(source: Path) -> dict[Any, Any]:

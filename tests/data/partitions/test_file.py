@@ -11,6 +11,10 @@ LISTS = {"2": [7, 1, 4], "10": [0, 9], "3": [2]}
 IN_ORDER = [LISTS[name] for name in ("2", "3", "10")]
 
 
+# A list of lists, NIID-Bench's and FedLab's dict of a client's rows, and tables.
+KINDS = ["json of lists", "json", "npz", "csv"]
+
+
 def write(folder, kind):
     file = folder / f"clients.{kind.partition(' ')[0]}"
     if kind == "json of lists":
@@ -19,6 +23,8 @@ def write(folder, kind):
         file.write_text(json.dumps(LISTS))
     elif kind == "npz":
         np.savez(file, **{name: np.array(rows) for name, rows in LISTS.items()})
+    elif kind == "npy":  # as many examples for each client
+        np.save(file, np.array([[7, 1], [0, 9]]))
     else:
         rows = [f"{name},{row}" for name, each in LISTS.items() for row in each]
         file.write_text("\n".join(["client,index", *rows]))
@@ -31,7 +37,7 @@ def arrays():
     return from_arrays(np.ones((12, 2)), np.arange(12) % 2, official=official)
 
 
-@pytest.mark.parametrize("kind", ["json", "json of lists", "npz", "csv"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("examples", ["train", "all"])
 def test_a_file_deals_as_its_lists(arrays, tmp_path, kind, examples):
     options = {"num_clients": None, "seed": 0, "examples": examples}
@@ -40,6 +46,23 @@ def test_a_file_deals_as_its_lists(arrays, tmp_path, kind, examples):
     lists = [[int(dealt[row]) for row in rows] for rows in IN_ORDER]
     expected = federate(arrays, from_indices(lists), **options)
     assert found.manifest["sha256"] == expected.manifest["sha256"]
+
+
+def test_rows_of_an_array_are_clients(arrays, tmp_path):
+    path = write(tmp_path, "npy")
+    found = federate(arrays, f"file:path={path}", num_clients=None, seed=0, test=0.5)
+    assert (found.train.size + found.test.size).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("save", [np.save, np.savez])
+@pytest.mark.parametrize("kind", ["dict", "lists"])
+def test_arrays_of_objects_are_refused_as_pickles(arrays, tmp_path, save, kind):
+    content = np.empty(3, object)
+    content[:] = IN_ORDER
+    path = tmp_path / f"map.{'npy' if save is np.save else 'npz'}"
+    save(path, LISTS if kind == "dict" else content)
+    with pytest.raises(ValueError, match=r"is a pickle, .* json\.dump"):
+        federate(arrays, f"file:path={path}", num_clients=None, seed=0)
 
 
 @pytest.mark.parametrize(

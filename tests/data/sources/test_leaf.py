@@ -270,8 +270,13 @@ def test_users_that_only_test_are_newcomers(tmp_path):
         write(tmp_path, part, "all.json", examples)
     arrays = load("leaf", path=str(tmp_path))
     given = {"num_clients": None, "seed": 0}
-    with pytest.raises(ValueError, match=r"examples='all' and unseen=0\.4"):
+    with pytest.raises(ValueError, match=r"examples='all' and unseen='off"):
         federate(arrays, "natural", **given)
+    kept, unseen = federate(arrays, "natural", **given, examples="all").hold_out(
+        "official=test"
+    )
+    assert kept.manifest["client_names"] == ["a", "b", "c"]
+    assert unseen.manifest["client_names"] == ["d", "e"]
 
 
 @pytest.mark.parametrize("classes", [0, -1, 2.5, "3", 2**40])
