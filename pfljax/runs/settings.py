@@ -65,8 +65,8 @@ class Experiment:
         of `pfljax export`. None draws the first model.
 
     Data:
-      dataset: The data set, or files: csv, parquet, npz, images, huggingface, hdf5, leaf
-        or pfllib, such as "csv:path=study.csv". See `pfljax list datasets`.
+      dataset: The data set, or files: csv, parquet, npz, images, huggingface, hdf5,
+        leaf or pfllib, such as "csv:path=study.csv". See `pfljax list datasets`.
       partition: How the examples are divided over the clients, such as
         "dirichlet:alpha=0.5". See `pfljax list partitions`.
       clients: The number of clients. None takes the natural clients of the data set.

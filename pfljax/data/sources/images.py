@@ -27,7 +27,7 @@ WHOLE, WITH_SPLIT = 3, 4  # parts of the path of an image
 
 @validate
 def images(*, path: str, size: AtLeastOne | None = None) -> Arrays:
-    """Loads a folder of images, u8[N, height, width, channels].
+    """Loads CLIENT/CLASS/*.png or .jpg, u8[N, height, width, channels].
 
     There are 3 channels, or 1 if all images are grey.
     The outer folders are natural clients, such as users or domains. Names of clients

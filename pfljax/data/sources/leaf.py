@@ -34,7 +34,7 @@ class User(NamedTuple):
 
 @validate
 def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> Arrays:
-    """Loads the data set below `path`, whose users are the natural clients.
+    """Loads a folder in LEAF's layout, whose users are the natural clients.
 
     A user's examples may lie in several files. Texts become u8[N, T], the indices of
     their characters in `alphabet`: "leaf", the 80 of LEAF, or "printable", Python's
