@@ -19,7 +19,7 @@ from pfljax.channel.robust import (
     trimmed_mean,
 )
 from pfljax.channel.sparse import low_rank, random_k, top_k
-from pfljax.core import factories, requirements
+from pfljax.core import factories
 from pfljax.core.components import Component
 
 # Channels that change each upload (the setting `channel`), and robust reducers, which
@@ -64,11 +64,10 @@ def make(choices: Sequence[Component]) -> Channel | None:
       ValueError: a name or an option is unknown, an option is out of its range, or two
         channels cannot be combined.
     """
-    channels = []
-    for choice in choices:
-        factory = requirements.find("channel", CHANNELS, choice.name)
-        factories.check("channel", choice, factory)
-        channels.append(factory(**choice.options)())
+    channels = [
+        factories.build("channel", CHANNELS, choice, returns=Channel)
+        for choice in choices
+    ]
     _check_together([choice.name for choice in choices], channels)
     return chain(channels) if channels else None
 

@@ -174,7 +174,6 @@ def list_(
 
     Example: pfljax list algorithms
     """
-    from pfljax import algorithms
     from pfljax.cli import listing
 
     if kind is None:
@@ -183,10 +182,6 @@ def list_(
         show(listing.describe(kind, name))
     else:
         show(listing.list_components(kind))
-    if kind == "algorithms":
-        _, errors = algorithms.importable()
-        for error in errors:
-            show(error, sys.stderr)
 
 
 def inspect(
@@ -274,7 +269,7 @@ def bench(
 def conformance(
     names: Annotated[
         Positional[tuple[str, ...]],
-        arg(help="Methods, for example ditto or ditto:lam=0.0."),
+        arg(help="Methods, for example ditto:lam=0.0 or my/file.py:mine."),
     ],
     bytes: Annotated[
         tuple[int, int] | None,
@@ -290,7 +285,7 @@ def conformance(
 ) -> None:
     """Checks methods against the laws that every method obeys.
 
-    Example: PFLJAX_METHODS=FOLDER pfljax conformance NAME
+    Example: pfljax conformance my/file.py:mine
     """
     from pfljax.conformance import run as verdicts
     from pfljax.runtime import devices

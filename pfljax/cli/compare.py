@@ -37,7 +37,7 @@ def compare(
     experiments = _make_experiments(methods, settings)
     require("--seeds", seeds, seeds >= 1, "at least 1")
     base = experiments[0]
-    out = base.out or f"runs/{base.dataset.name}-compare"
+    out = base.out or f"runs/{base.dataset.short_name}-compare"
     from pfljax.runs import checks
     from pfljax.runtime import devices
     from pfljax.simulate import compare as comparison

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pfljax import algorithms
-from pfljax.core import requirements
+from pfljax.core import factories, requirements
 from pfljax.core.factories import options
 from pfljax.runs.components import find_factories
 
@@ -68,7 +68,7 @@ def describe(kind: str, name: str) -> str:
     Raises:
       ValueError: the kind has no component of this name.
     """
-    factory = requirements.find(kind.removesuffix("s"), _find_factories(kind), name)
+    factory = factories.find(kind.removesuffix("s"), _find_factories(kind), name)
     texts = [inspect.getdoc(factory) or ""]
     if kind == "algorithms":
         texts.insert(0, inspect.getdoc(sys.modules[factory.__module__]) or "")

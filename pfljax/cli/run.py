@@ -36,7 +36,7 @@ def run(
 
     result = simulate(experiment)
     _print(
-        f"{experiment.algorithm.name}: mean test accuracy of the clients' models "
+        f"{experiment.algorithm.short_name}: mean test accuracy of the clients' models "
         f"{result.personal.test.accuracy:.4f}, round {result.rounds}"
     )
     privacy = result.summary.get("privacy") or {}

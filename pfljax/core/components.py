@@ -1,4 +1,7 @@
-"""`Component`, a name with options, and its text on the command line."""
+"""`Component`, a name with options, and its text on the command line.
+
+The name is a known one, or that of one's own function: "path/to/file.py:function".
+"""
 
 import ast
 import dataclasses
@@ -8,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+# "file.py:function" or "module:function", and a colon if options follow.
+OWN = re.compile(r"\s*([^:]+:[A-Za-z_]\w*)\s*(?::|$)")
 QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
@@ -42,6 +47,11 @@ class Component:
         """The options by name."""
         return dict(self.args)
 
+    @property
+    def short_name(self) -> str:
+        """The name, of one's own function without its file."""
+        return self.name.rpartition(":")[2]
+
     def with_options(self, options: Mapping[str, Any]) -> "Component":
         """A component with these options in addition; they replace its own."""
         return Component(self.name, self.options | dict(options), self.build)
@@ -58,7 +68,19 @@ class Component:
 
     def __repr__(self) -> str:
         pairs = ", ".join(f"{key}={value!r}" for key, value in self.args)
-        return f"{self.name}({pairs})"
+        return f"{self.short_name}({pairs})"
+
+
+def is_own(name: str) -> bool:
+    """Whether the name is that of one's own function, as `core.own` finds it."""
+    return ":" in name
+
+
+def name_of(factory: Callable) -> str:
+    """The name of what a factory makes: "package.module:function" of one's own."""
+    module = factory.__module__
+    is_library = module.partition(".")[0] == __name__.partition(".")[0]
+    return factory.__name__ if is_library else f"{module}:{factory.__name__}"
 
 
 def parse(text: str) -> Component:
@@ -66,9 +88,14 @@ def parse(text: str) -> Component:
 
     A value with commas in it is quoted: "name:key='a,b'".
     """
+    own = OWN.match(text)
     name, _, pairs = text.partition(":")
+    if own:
+        name, pairs = own[1], text[own.end() :]
     if not name.strip():
         raise ValueError(f"{text!r} has no name; expected name or name:key=value")
+    if name.strip().endswith(".py"):
+        raise ValueError(f"{text!r} names no function; write {name.strip()}:FUNCTION")
     kwargs = {}
     for pair in filter(None, _parts(pairs)):
         key, _, value = map(str.strip, pair.partition("="))
@@ -89,7 +116,8 @@ def convert(value: str | Component) -> Component:
     if inspect.isfunction(value):
         name = value.__name__
         raise ValueError(
-            f"expected a component, got the function {name}; write {name}() or {name!r}"
+            f"expected a component, got the function {name}; write {name}() or "
+            f"{name_of(value)!r}"
         )
     return parse(value) if isinstance(value, str) else value
 

@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
-from pfljax.core import annotations
-from pfljax.core.components import Component
+from pfljax.core import annotations, own, requirements
+from pfljax.core.components import Component, is_own, name_of
 from pfljax.core.requirements import unknown
 
 A = TypeVar("A")
@@ -31,6 +31,67 @@ FILLED_IN = (
     "num_clients",
     "server_optimizer",
 )
+# The positional arguments of the factories of a kind; others have options alone.
+TAKES = {
+    "algorithm": ("task", "local"),
+    "model": ("num_classes",),
+    "models": ("num_classes",),
+    "proxy": ("num_classes",),
+    "partition": ("labels", "num_clients", "seed"),
+    "noise": ("num_classes",),
+    "selection": ("cohort",),
+    "profile": ("num_clients",),
+    "mode": ("cohort",),
+    "optimizer": ("learning_rate",),
+}
+# What factories of a selection take by name beside these, if they have the parameter.
+FACTS = (
+    *("num_clients", "num_public", "sizes", "seconds", "rounds", "epochs", "task"),
+    *("least_label", "greatest_label", "label_count"),
+)
+
+
+def get(kind: str, known: Mapping[str, Callable], name: str) -> Callable | None:
+    """The factory of a name, known or one's own; None if it is unknown.
+
+    Raises:
+      ValueError: it is one's own, and cannot be found or called as its kind is.
+    """
+    if not is_own(name):
+        return known.get(name)
+    also = FACTS if kind == "selection" else FILLED_IN
+    return own.load(name, TAKES.get(kind, ()), also)
+
+
+def find(kind: str, known: Mapping[str, Callable], name: str) -> Callable:
+    """The factory of a name, as `get`; a ValueError lists the known names."""
+    return get(kind, known, name) or requirements.find(kind, known, name)
+
+
+def build(
+    kind: str,
+    known: Mapping[str, Callable],
+    choice: Component,
+    *args: Any,
+    returns: type | tuple[type, ...] = object,
+    **context: Any,
+) -> Any:
+    """What the factory of a choice makes of these arguments and its options.
+
+    Raises:
+      ValueError: the name or an option is unknown or wrong, or one's own factory
+        returns another type than the first of `returns`, or the others.
+    """
+    factory = find(kind, known, choice.name)
+    check(kind, choice, factory)
+    built = factory(*args, **context, **choice.options)
+    if isinstance(built, Component):  # of a factory that has options alone
+        built = built()
+    if is_own(choice.name):
+        first = returns[0] if isinstance(returns, tuple) else returns
+        expected = f"a {first.__name__} of {first.__module__}"
+        requirements.require_a(f"what {choice} returns", built, returns, expected)
+    return built
 
 
 def options(factory: Callable) -> dict[str, inspect.Parameter]:
@@ -120,7 +181,7 @@ def component(factory: Any) -> Any:
             return build(*args, **kwargs)
         check_names(factory.__name__, options(factory), kwargs)
         check_values(factory.__name__, factory, kwargs)
-        return Component(factory.__name__, kwargs, build)
+        return Component(name_of(factory), kwargs, build)
 
     return make
 

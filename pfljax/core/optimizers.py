@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pfljax.core import factories, requirements, statistics
-from pfljax.core.components import Component
+from pfljax.core import factories, statistics
+from pfljax.core.components import Component, is_own
 from pfljax.core.factories import validate
 from pfljax.core.ranges import BELOW_ONE, NOT_NEGATIVE, BelowOne, NotNegative
 from pfljax.core.types import Array, Local, Turn
@@ -67,8 +67,9 @@ def ranges_of_optax(
 
 
 def from_optax(choice: Component) -> Callable[[Any], optax.GradientTransformation]:
-    """The optimizer of this name in optax, as a function of the learning rate."""
-    return functools.partial(getattr(optax, choice.name), **choice.options)
+    """The optimizer of optax, or one's own, as a function of the learning rate."""
+    function = factories.find("optimizer", known_of_optax(), choice.name)
+    return functools.partial(function, **choice.options)
 
 
 @functools.cache
@@ -107,11 +108,13 @@ def check(choice: Component) -> None:
 
 
 def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
-    """`check` for the optimizers of optax itself, whose sgd has options as well."""
-    function = requirements.find(kind, known_of_optax(), choice.name)
+    """`check` for one's own and those of optax itself, whose sgd has options, too."""
+    function = factories.find(kind, known_of_optax(), choice.name)
     owner = f"{kind} {choice.name!r}"
     factories.check_names(owner, options_of_optax(function), choice.options)
     factories.check_values(owner, ranges_of_optax, choice.options)
+    if is_own(choice.name):
+        factories.check(kind, choice, function)
     build = from_optax(choice)
 
     def step(w: Any) -> Any:

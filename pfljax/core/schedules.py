@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import optax
 
 from pfljax.core import factories, ranges, requirements
-from pfljax.core.components import Component
+from pfljax.core.components import Component, is_own
 
 SUFFIXES = ("_decay_schedule", "_schedule", "_decay")
 EXCLUDED = ("sgdr_schedule",)  # its arguments cannot be written as options
@@ -60,16 +60,29 @@ def make(choice: Component) -> Schedule | None:
     Raises:
       ValueError: the name or an option is unknown, or an option is out of its range.
     """
+    if is_own(choice.name):
+        return _make_own(choice)
     function = find_function(choice.name)
     _check_options(choice, function)
     values = choice.options
-    by = values.pop("by", "round")
+    by = values.pop("by", BY[0])
     if function is optax.constant_schedule and not values:
         return None
     try:
         return Schedule(by, function(**_arguments(function, values)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"schedule {str(choice)!r}: {error}") from None
+
+
+def _make_own(choice: Component) -> Schedule:
+    """The schedule of one's own function of options, which takes no `by`."""
+    values = choice.options
+    by = values.pop("by", BY[0])
+    _check_value(f"schedule {choice.name!r}: by", "by", by)
+    factor = factories.build("schedule", {}, Component(choice.name, values))
+    expected = "a function of the count of rounds or steps"
+    requirements.require_call(f"what {choice} returns", factor, ("count",), expected)
+    return Schedule(by, factor)
 
 
 def check(choice: Component) -> None:

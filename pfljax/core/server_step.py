@@ -52,7 +52,7 @@ def by_name(text: str, rate: Any = None) -> optax.GradientTransformation:
         optimizer of optax has no rate.
     """
     choice = components.parse(text)
-    if choice.name in SERVER_OPTIMIZERS:
+    if choice.name in SERVER_OPTIMIZERS or components.is_own(choice.name):
         return statistics.beside(_adaptive(choice, rate))
     _check_of_optax(choice)
     options = choice.options
@@ -89,11 +89,11 @@ def require_rate(rate: Any) -> None:
 
 
 def _adaptive(choice: Component, rate: Any) -> optax.GradientTransformation:
-    """One of `core.adaptive_server`, at its own rate or else at `rate`."""
-    factory = SERVER_OPTIMIZERS[choice.name]
-    factories.check(KIND, choice, factory)
-    defaults = {} if rate is None else {"learning_rate": rate}
-    return factory(**defaults | choice.options)()
+    """One of `core.adaptive_server` or one's own, at its own rate or else at `rate`."""
+    if rate is not None and RATE not in choice.options:
+        choice = choice.with_options({RATE: rate})
+    kind = optax.GradientTransformation
+    return factories.build(KIND, SERVER_OPTIMIZERS, choice, returns=kind)
 
 
 def from_local(local: Local, round_: Any) -> optax.GradientTransformation:

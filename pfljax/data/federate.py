@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax.core import factories, requirements
+from pfljax.core.components import is_own
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import (
     OFFICIAL_NAMES,
@@ -198,7 +199,7 @@ def _deal(
         if params:
             raise ValueError(f"params {sorted(params)} given with a ready Partition")
         return how
-    if num_clients is None and how not in KNOW_THEIR_CLIENTS:
+    if num_clients is None and not (how in KNOW_THEIR_CLIENTS or is_own(how)):
         raise ValueError(f"partition {how!r} needs num_clients, got None")
     if how == "natural" and arrays.client is not None:
         # Clients are renumbered, because some may have no example among these.

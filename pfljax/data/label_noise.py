@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from pfljax.core import components, factories, malicious, requirements
+from pfljax.core import components, factories, malicious
 from pfljax.core.factories import component
 from pfljax.core.malicious import Attackers
 from pfljax.core.ranges import Share
@@ -89,11 +89,10 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
         ValueError: a name or parameter is unknown, or a number is out of its range.
     """
     choice = components.parse(text)
-    maker = requirements.find("noise", NOISES, choice.name)
-    factories.check("noise", choice, maker)
     if choice.name != "none" and num_classes < 2:
         raise ValueError(f"noise {choice.name!r} needs two classes, got {num_classes}")
-    return maker(num_classes, **choice.options)
+    kinds = (Noise, type(None))
+    return factories.build("noise", NOISES, choice, num_classes, returns=kinds)
 
 
 def flip_labels(

@@ -84,7 +84,7 @@ def _count(
 
 def _with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """Returns the partition's parameters, with its defaults."""
-    function = PARTITIONS.get(settings["partition"])
+    function = factories.get("partition", PARTITIONS, settings["partition"])
     known = factories.defaults(function) if function else {}
     # The clients are an argument of "natural", and not a user's option.
     known.pop("client", None)

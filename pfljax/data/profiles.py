@@ -12,10 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.components import Component
-from pfljax.core.factories import check as check_choice
-from pfljax.core.factories import component
+from pfljax.core.factories import build, component
 from pfljax.core.ranges import Count, NotNegative, Positive
-from pfljax.core.requirements import find
 from pfljax.data.edge import read_npz, reading
 
 STEP = 0.01  # seconds of a local step at speed 1
@@ -176,9 +174,8 @@ def make(choice: Component, num_clients: int) -> Profile | None:
     Raises:
       ValueError: a name or an option is unknown, or a number out of its range.
     """
-    factory = find("profile", PROFILES, choice.name)
-    check_choice("profile", choice, factory)
-    devices = factory(num_clients, **choice.options)
+    kinds = (Profile, type(None))
+    devices = build("profile", PROFILES, choice, num_clients, returns=kinds)
     if devices is None:
         return None
     # A large sigma draws numbers beyond a float.

@@ -26,10 +26,8 @@ import jax.numpy as jnp
 
 from pfljax.core import tree
 from pfljax.core.components import Component
-from pfljax.core.factories import check as check_choice
-from pfljax.core.factories import component
+from pfljax.core.factories import build, component
 from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, PositiveShare
-from pfljax.core.requirements import find
 from pfljax.core.types import Algorithm, Array, Cohort
 
 Staleness = Literal["constant", "polynomial", "hinge"]
@@ -186,9 +184,7 @@ def make(choice: Component, cohort: int) -> Mode | None:
     Raises:
       ValueError: a name or an option is unknown, or out of its range.
     """
-    factory = find("mode", MODES, choice.name)
-    check_choice("mode", choice, factory)
-    return factory(cohort, **choice.options)
+    return build("mode", MODES, choice, cohort, returns=(Mode, type(None)))
 
 
 def empty_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:

@@ -126,7 +126,7 @@ class Finished:
     @property
     def method(self) -> str:
         """The name of the method."""
-        return self.experiment.algorithm.name
+        return self.experiment.algorithm.short_name
 
     @property
     def about(self) -> str:

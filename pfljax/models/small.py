@@ -11,7 +11,7 @@ from typing import Any
 
 from flax import linen as nn
 
-from pfljax.core import components, factories, requirements
+from pfljax.core import components, factories
 from pfljax.core.factories import component
 from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_layer
@@ -140,7 +140,5 @@ def model(name: str, num_classes: int, **params: Any) -> nn.Module:
       ValueError: for an unknown name or parameter, a size below 1, or fewer than two
         classes.
     """
-    factory = requirements.find("model", MODELS, name)
     choice = components.Component(name, params)
-    factories.check("model", choice, factory)
-    return factory(num_classes, **params)
+    return factories.build("model", MODELS, choice, num_classes, returns=nn.Module)

@@ -74,7 +74,7 @@ def _facts(run: Result) -> list[str]:
     if run.partition.get("given"):
         settings["partition"] = "given in Python"
     return [
-        run.experiment.algorithm.name,
+        run.experiment.algorithm.short_name,
         *problem_facts(settings),
         count_noun(len(run.partition["class_histogram"]), "client"),
         count_noun(run.rounds, "round"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from pfljax.core import annotations, factories, requirements
-from pfljax.core.components import Component
+from pfljax.core.components import Component, is_own
 from pfljax.runs import components, conflicts
 from pfljax.runs.settings import FIELDS, Experiment, label
 
@@ -28,7 +28,8 @@ def check(
     factory = algorithms.method(method.name)
     _check_option_names(method.name, factory)
     factories.check("algorithm", method, factory)
-    for name, value in method.args:
+    defaults = {key: each.default for key, each in factories.options(factory).items()}
+    for name, value in (defaults | method.options).items():
         if not isinstance(value, annotations.SCALARS):
             raise ValueError(f"{name} is {value!r}, which config.json cannot hold")
     from_python = ["model"] if own_model else []
@@ -66,8 +67,9 @@ def _check_each(experiment: Experiment) -> None:
 
 
 def names_own_model(model: Component) -> bool:
-    """Whether no model of pfljax has this name, so that it is given in Python."""
-    return model.name != "auto" and model.name not in components.find_factories("model")
+    """Whether it is the name alone of a model that is given in Python."""
+    known = {"auto", *components.find_factories("model")}
+    return model.name not in known and not is_own(model.name)
 
 
 def _check_model(experiment: Experiment, own: bool) -> None:
@@ -79,13 +81,13 @@ def _check_model(experiment: Experiment, own: bool) -> None:
         )
     if own and not names_own_model(model):
         raise ValueError(
-            f"model is {str(model)!r}, a model of pfljax, but a task is given; give "
+            f"model is {str(model)!r}, which makes a model, but a task is given; give "
             "your model another name, such as model='mine'"
         )
     if not own and names_own_model(model):
         known = components.find_factories("model")
         said = requirements.unknown("model", known, model.name)
-        raise ValueError(f"{said}; for your own, run(experiment, task=...) in Python")
+        raise ValueError(f"{said}; for your own, give path/to/file.py:function")
 
 
 def resolve(experiment: Experiment, name: str | None = None) -> Experiment:

@@ -7,8 +7,8 @@ import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from pfljax.core import annotations, factories, requirements
-from pfljax.core.components import Component
+from pfljax.core import annotations, factories
+from pfljax.core.components import Component, is_own
 from pfljax.runs.settings import Experiment
 
 REGISTRIES = {
@@ -29,12 +29,11 @@ SETTINGS = (*REGISTRIES, "models", "proxy")
 
 
 def find_factories(kind: str) -> Mapping[str, Callable]:
-    """The factories of a kind by name; methods in broken files are left out."""
+    """The factories of a kind by name, without one's own."""
     if kind == "algorithm":
         from pfljax import algorithms
 
-        sound, _ = algorithms.importable()
-        return sound
+        return algorithms.methods()
     if kind == "schedule":
         from pfljax.core import schedules
 
@@ -72,9 +71,9 @@ def _check(setting: str, choice: Component) -> None:
 
         also = OF_ALL
         # TFDS says whether it knows another name.
-        if choice.name not in find_factories(setting):
+        if factories.get(setting, find_factories(setting), choice.name) is None:
             return
-    factory = requirements.find(setting, _factories(setting), choice.name)
+    factory = factories.find(setting, _factories(setting), choice.name)
     factories.check(setting, choice, factory, also)
 
 
@@ -118,13 +117,24 @@ def convert_to_floats(experiment: Experiment) -> Experiment:
     for setting in ("optimizer", "schedule", *SETTINGS):
         choices = []
         for choice in _components(experiment, setting):
-            factory = _factories(setting).get(choice.name)
+            factory = factories.get(setting, _factories(setting), choice.name)
             if factory is not None:
                 choice = factories.convert_to_floats(choice, factory)
             choices.append(choice)
         several = isinstance(getattr(experiment, setting), tuple)
         changed[setting] = tuple(choices) if several else choices[0]
     return experiment.replace(**changed)
+
+
+def list_own(experiment: Experiment) -> dict[str, Callable]:
+    """One's own functions among the components, by name."""
+    listed = {}
+    for setting in ("algorithm", "optimizer", "schedule", *SETTINGS):
+        for choice in filter(
+            lambda c: is_own(c.name), _components(experiment, setting)
+        ):
+            listed[choice.name] = factories.find(setting, {}, choice.name)
+    return listed
 
 
 def _components(experiment: Experiment, setting: str) -> Iterator[Component]:

@@ -19,6 +19,8 @@ MOST = 48  # letters of the settings that differ
 LETTERS = 6  # of the digest
 ODD = re.compile(r"[^A-Za-z0-9.=,+-]+")
 ODD_IN_LABEL = re.compile(r"[^A-Za-z0-9.=-]+")
+# "my/file.py:" before the name of a function.
+FILE_OF_OWN = re.compile(r"[^\s,:=]+:(?=[A-Za-z_]\w*(?:[:,\s]|$))")
 SEED = re.compile(r"s\d+")  # a folder of one seed of a method
 # The labels of a sweep that leaves out one part at a time: "full", "without momentum".
 FULL, WITHOUT = "full", "without"
@@ -74,12 +76,17 @@ def value_text(value: Any) -> str:
     """A swept value, short where that is exact: 0.10 and 0.1 are one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_exact = is_number and float(f"{value:g}") == value
-    return f"{value:g}" if is_exact else str(value)
+    return f"{value:g}" if is_exact else without_files(str(value))
+
+
+def without_files(text: str) -> str:
+    """The text with the names of one's own functions alone: "a.py:mine" is "mine"."""
+    return FILE_OF_OWN.sub("", text)
 
 
 def short(choice: str) -> str:
     """A component as text, with its files named without their folders."""
-    return ",".join(map(_file_name, choice.split(",")))
+    return ",".join(map(_file_name, without_files(choice).split(",")))
 
 
 def _file_name(option: str) -> str:
@@ -92,7 +99,7 @@ def _word(value: Any) -> str:
     """A value in few letters."""
     if isinstance(value, Component):
         pairs = [f"{name}={_word(option)}" for name, option in value.args]
-        return f"{value.name}:{','.join(pairs)}" if pairs else value.name
+        return ":".join(filter(None, [value.short_name, ",".join(pairs)]))
     if isinstance(value, tuple):
         return "+".join(map(_word, value))
     if isinstance(value, str) and "/" in value:

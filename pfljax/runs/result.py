@@ -137,7 +137,7 @@ class Result:
     @cached_property
     def label(self) -> str:
         """The label of the settings, or else the method's name."""
-        return self.experiment.label or self.experiment.algorithm.name
+        return self.experiment.label or self.experiment.algorithm.short_name
 
     @cached_property
     def environment(self) -> dict[str, Any]:

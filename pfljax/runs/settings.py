@@ -228,7 +228,8 @@ class Experiment:
     @property
     def folder(self) -> str:
         """The run folder: `out`, or a name made of the settings (`runs/names.py`)."""
-        plain = f"runs/{self.dataset.name}-{self.algorithm.name}-s{self.seed}"
+        data, method = self.dataset.short_name, self.algorithm.short_name
+        plain = f"runs/{data}-{method}-s{self.seed}"
         return self.out or names.special(plain, changed_settings(self))
 
 
@@ -283,8 +284,10 @@ def label(experiment: Experiment) -> str:
     options = _changed_options(experiment.algorithm)
     if experiment.server_optimizer.name != "none":
         options["server_optimizer"] = experiment.server_optimizer
-    words = [f"{name}={value}" for name, value in options.items()]
-    return " ".join([experiment.algorithm.name, *words])
+    words = [
+        f"{name}={names.without_files(str(value))}" for name, value in options.items()
+    ]
+    return " ".join([experiment.algorithm.short_name, *words])
 
 
 def _changed_options(method: Component) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pfljax.core import requirements
+from pfljax.core import factories, requirements
 from pfljax.core.components import Component
 from pfljax.runs import config
 from pfljax.runs.log import NEWEST, Line
@@ -169,6 +169,8 @@ def check(experiment: Experiment) -> None:
                     "delete it, and set WANDB_BASE_URL or `wandb login --host` instead"
                 )
     _check_installed(experiment.log)
+    for choice in experiment.log:
+        _make(choice)
 
 
 def _check_installed(choices: Iterable[Component]) -> None:
@@ -186,6 +188,15 @@ def _check_installed(choices: Iterable[Component]) -> None:
             ) from None
 
 
+def _make(choice: Component) -> Open:
+    """The function that opens a sink."""
+    opens = factories.build("log", SINKS, choice)
+    arguments = ("folder", "experiment", "quiet")
+    expected = f"a function of {', '.join(arguments)}"
+    requirements.require_call(f"what {choice} returns", opens, arguments, expected)
+    return opens
+
+
 def begin(
     folder: Path, experiment: Experiment, lines: Iterable[Line], quiet: bool = True
 ) -> Sink:
@@ -201,8 +212,7 @@ def begin(
             sink.close()
 
     for choice in experiment.log:
-        make = requirements.find("log", SINKS, choice.name)
-        opened.append(make(**choice.options)(folder, experiment, quiet))
+        opened.append(_make(choice)(folder, experiment, quiet))
     write([make_row(line) for line in lines])
     return Sink(write, close)
 

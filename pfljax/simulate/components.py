@@ -9,9 +9,10 @@ from flax import linen as nn
 
 from pfljax import algorithms, models
 from pfljax.core import factories, optimizers, schedules
-from pfljax.core.components import Component
+from pfljax.core.components import Component, is_own
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine import Setting, mesh
+from pfljax.runs import components
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import (
@@ -47,6 +48,8 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
         shape.shift,
         shape.scale,
         experiment.precision,
+        # A notebook may define a function again.
+        tuple(components.list_own(experiment).values()),
     )
 
     def make(choice: Component, proxy: Component | None) -> Task:
@@ -82,8 +85,9 @@ def _task(
     shift: Any,
     scale: Any,
     precision: str,
+    own: tuple[Callable, ...],
 ) -> Task:
-    of_data = num_classes, input_shape, shift, scale, precision
+    of_data = num_classes, input_shape, shift, scale, precision, own
     task = models.task(
         models.model(choice.name, num_classes, **choice.options),
         input_shape,
@@ -91,6 +95,8 @@ def _task(
         scale=scale,
         precision=precision,
     )
+    if is_own(choice.name):
+        models.check_task(task, input_shape, num_classes)
     if proxy is None:
         return task
     return task._replace(proxy=_task(proxy, None, *of_data))

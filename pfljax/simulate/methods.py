@@ -1,18 +1,15 @@
 """Builds a method for a model."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
 
-import pfljax
 from pfljax import algorithms
+from pfljax.core.components import is_own
 from pfljax.core.linear import is_linear
 from pfljax.core.requirements import require_a
 from pfljax.core.types import Algorithm, Local, Task
-
-LIBRARY = Path(pfljax.__file__).parent
 
 
 def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Algorithm:
@@ -23,15 +20,10 @@ def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Al
     """
     algorithm = algorithms.method(name)(task, local, **options)
     if is_own(name):
-        owner = f"what {algorithms.find_file(name)} returned"
-        require_a(owner, algorithm, Algorithm, "an Algorithm of pfljax.core.types")
+        expected = "an Algorithm of pfljax.core.types"
+        require_a(f"what {name} returned", algorithm, Algorithm, expected)
     _check_parts(name, algorithm, task)
     return algorithm
-
-
-def is_own(name: str) -> bool:
-    """Whether the method's file is not one of pfljax."""
-    return LIBRARY not in algorithms.find_file(name).parents
 
 
 def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:

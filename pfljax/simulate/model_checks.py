@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pfljax import algorithms, models
+from pfljax import models
 from pfljax.core.communication import (
     first_turn,
     shape_of_key,
@@ -18,11 +18,11 @@ from pfljax.core.communication import (
     shapes_of_model,
     trace_exchanges,
 )
+from pfljax.core.components import is_own
 from pfljax.core.types import Batch, ClientData, Key, Task
 from pfljax.data import Federation
 from pfljax.engine import Setting, contract
 from pfljax.runtime.programs import Same, memoize
-from pfljax.simulate import methods
 from pfljax.simulate.shape import Shape
 
 
@@ -77,7 +77,7 @@ def check_own(
     Raises:
       ValueError: it names the method, its file and the function that is at fault.
     """
-    if not methods.is_own(name):
+    if not is_own(name):
         return
     algorithm = setting.algorithm
 
@@ -139,8 +139,7 @@ def _check_logits(name: str, role: str, logits: Any, expected: tuple[int, int]) 
         came = f"a {type(logits).__name__}" if shape is None else f"shape {list(shape)}"
         raise ValueError(
             f"`predict` of the method {name!r} gave logits of {came} for the model of "
-            f"`{role}`; expected [B, K], here {list(expected)}; mend "
-            f"{algorithms.find_file(name)}"
+            f"`{role}`; expected [B, K], here {list(expected)}"
         )
 
 
@@ -154,6 +153,5 @@ def _check_quantities(name: str, quantities: Any) -> None:
         came = " ".join(str(quantities).split())
         raise ValueError(
             f"`quantities` of the method {name!r} returned {came}; expected a dict of "
-            "one real number of the client by name; mend "
-            f"{algorithms.find_file(name)}"
+            "one real number of the client by name"
         )

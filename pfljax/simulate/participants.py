@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax import selection
-from pfljax.core import factories, requirements
+from pfljax.core import factories
 from pfljax.core.types import Task
 from pfljax.data import Federation
 from pfljax.runs.settings import Experiment
@@ -15,7 +15,7 @@ from pfljax.runs.settings import Experiment
 def selection_factory(experiment: Experiment) -> Callable[..., selection.Selection]:
     """The factory of the selection."""
     name = experiment.selection.name
-    return requirements.find("selection", selection.SELECTIONS, name)
+    return factories.find("selection", selection.SELECTIONS, name)
 
 
 def asks_seconds(experiment: Experiment) -> bool:
@@ -82,7 +82,14 @@ def make_selection(
         "sizes": sizes,
     }
     asked = factories.select_context(factory, **facts)
-    drawn = factory(experiment.cohort, **asked, **experiment.selection.options)
+    drawn = factories.build(
+        "selection",
+        selection.SELECTIONS,
+        experiment.selection,
+        experiment.cohort,
+        returns=selection.Selection,
+        **asked,
+    )
     if not experiment.stragglers:
         return drawn
     return selection.stragglers(

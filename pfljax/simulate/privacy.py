@@ -8,7 +8,7 @@ differ in one client.
 import importlib
 from typing import Any
 
-from pfljax.channel import CHANNELS
+from pfljax.channel.names import CHANNELS, PRIVATE
 from pfljax.core import factories
 from pfljax.core.communication import in_a_round
 from pfljax.core.components import Component
@@ -58,8 +58,9 @@ def privacy_summary(
 def find_mechanism(channels: tuple[Component, ...]) -> tuple[float, float] | None:
     """(noise multiplier, delta) of the channel with noise at the server, if any."""
     for choice in channels:
+        if choice.name not in PRIVATE:
+            continue
         options = factories.defaults(CHANNELS[choice.name]) | choice.options
-        # Only these channels have a multiplier.
         if options.get("multiplier"):
             return float(options["multiplier"]), float(options["delta"])
     return None

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from pfljax import algorithms
 from pfljax.channel import Traffic
 from pfljax.core import tree
 from pfljax.core.types import Key, RunState, Task
@@ -15,6 +14,7 @@ from pfljax.data import Federation
 from pfljax.engine import Setting, mesh, offload_programs
 from pfljax.engine.state import client_shape, init_stacks
 from pfljax.evaluation.views import views as list_views
+from pfljax.runs import components
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
@@ -92,8 +92,8 @@ def simulation(
     key = key.replace(devices=devices.choose(experiment.devices, usable))
     if key.state_storage != "device":
         key = key.replace(state_storage="host")
-    # The method is part of the key: a file that is loaded again has another function.
-    method = algorithms.method(key.algorithm.name)
+    # One's own functions are part of the key: a notebook may define one again.
+    own = tuple(components.list_own(key).values())
     devices_read = clocks.devices_crc(experiment)
     # Pages of a store, and clients with devices of their own, have other programs.
     if key.state_storage != "device" or key.pin_clients:
@@ -101,7 +101,7 @@ def simulation(
     kind = Kind(key, (), key)
     if names:
         kind = traced.make_kind(key, names, task or make_task(key, shape), shape)
-    sim = _simulation(kind, method, shape, task and Same(task), devices_read, initial)
+    sim = _simulation(kind, own, shape, task and Same(task), devices_read, initial)
     if kind.names:
         sim = traced.bind(sim, key, shape, traced.numbers_of(key, kind.names))
     clocks.check_deadline(sim.setting, federation.train.size)
@@ -113,7 +113,7 @@ def simulation(
 @memoize
 def _simulation(
     kind: Kind,
-    _method: Callable,
+    _own: tuple[Callable, ...],
     shape: Shape,
     own: Same | None,
     _devices: int | None,

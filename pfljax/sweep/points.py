@@ -126,7 +126,7 @@ def make(
     """
     make_federation = arguments.federation_by_seed(federation)
     points: list[Point] = []
-    same: dict[str, dict[str, Any]] = {}  # the values of a run, by its settings
+    same: dict[str, dict[str, Any]] = {}  # the values, by settings and by folder
     labels: set[str] = set()
     for values in combine(over):
         one = set_values(experiment, values)
@@ -139,13 +139,14 @@ def make(
         else:
             resolved = begin.check_method(one, clients, task, tuple(over))
         labels.add(label)
-        settings = config.to_json(resolved.replace(label=None, out=None))
-        if same.setdefault(json.dumps(settings), values) != values:
-            raise ValueError(
-                f"{same[json.dumps(settings)]} and {values} are the same run; give "
-                "one of them"
-            )
         folder = out / names.label_folder(str(resolved.label)) / f"s{one.seed}"
+        settings = config.to_json(resolved.replace(label=None, out=None))
+        for key in (json.dumps(settings), str(folder)):
+            if same.setdefault(key, values) != values:
+                raise ValueError(
+                    f"{same[key]} and {values} are the same run, or have one label; "
+                    "give one of them, or give a function another name"
+                )
         points.append(Point(values, one.replace(out=str(folder)), clients))
     return points
 

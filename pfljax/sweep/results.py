@@ -76,8 +76,8 @@ class Sweep:
 
 def default_folder(experiment: Experiment, over: Mapping[str, Sequence]) -> str:
     """The folder of a sweep without `out`: by its names and settings not at default."""
-    dataset = experiment.dataset.name
-    plain = f"runs/{dataset}-{experiment.algorithm.name}-sweep"
+    data, method = experiment.dataset.short_name, experiment.algorithm.short_name
+    plain = f"runs/{data}-{method}-sweep"
     swept = ",".join(sorted(map(str, over)))
     fixed = changed_settings(experiment)
     unswept = {name: fixed[name] for name in fixed if name not in over}

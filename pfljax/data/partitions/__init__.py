@@ -8,7 +8,7 @@ ValueError.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pfljax.core import components, factories, requirements
+from pfljax.core import components, factories
 from pfljax.data.partitions.base import Partition
 from pfljax.data.partitions.classes import classes, classes_lognormal
 from pfljax.data.partitions.dirichlet import (
@@ -69,6 +69,8 @@ def partition(
     Raises:
         ValueError: the name or an option is unknown, or the partition is impossible.
     """
-    function = requirements.find("partition", PARTITIONS, name)
-    factories.check("partition", components.Component(name, params), function)
-    return function(labels, num_clients, seed, **params)
+    choice = components.Component(name, params)
+    arguments = (labels, num_clients, seed)
+    return factories.build(
+        "partition", PARTITIONS, choice, *arguments, returns=Partition
+    )
