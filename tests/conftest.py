@@ -54,20 +54,10 @@ def undrawn():
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of one's own methods, of any name, forgotten afterwards."""
-    package = importlib.import_module("pfljax.algorithms")
-    families = set(package.families().values()) - {""}
-    for name in ("", *families):
-        module = importlib.import_module(f"{package.__name__}.{name}".rstrip("."))
-        monkeypatch.setattr(module, "__path__", list(module.__path__))
-    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path))
-    yield tmp_path
-    # In another test a method of the same name is another file.
-    for name, module in list(sys.modules.items()):
-        inside = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
-        first = next(filter(None, inside), "")
-        if name.startswith(f"{package.__name__}.") and str(tmp_path) in first:
-            del sys.modules[name]
+    """The working directory, with files of one's own: "mine.py:mine"."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
 
 
 def pytest_collection_finish():

@@ -1,7 +1,4 @@
 import inspect
-import os
-import re
-from pathlib import Path
 from typing import Any, Literal, get_origin
 
 import jax
@@ -27,32 +24,11 @@ def test_every_method_is_found_by_its_file():
     assert names <= set(algorithms.methods())
 
 
-def test_a_method_in_a_folder_of_ones_own(folder):
-    same = "from pfljax.algorithms.local import local as mine"
-    (folder / "mine.py").write_text(same)
-    known = algorithms.methods()
-    assert known["mine"] is known["local"]
-    assert list(algorithms.methods()) == list(known)
-
-
 def test_a_method_without_docstring_has_options_all_the_same(folder):
     bare = "def bare(task, local, *, rate=1.0):\n    return None\n"
     (folder / "bare.py").write_text(bare)
-    experiment = tiny.parsed("--algorithm", "bare:rate=2")
+    experiment = tiny.parsed("--algorithm", "bare.py:bare:rate=2")
     assert experiment.algorithm.options == {"rate": 2}
-
-
-def test_a_file_without_its_method_is_refused(folder):
-    (folder / "helpers.py").write_text("")
-    (folder / "_hidden.py").write_text("")
-    with pytest.raises(ValueError, match=r"no function 'helpers'.* begins with _"):
-        algorithms.methods()
-
-
-def test_a_folder_of_methods_that_does_not_exist_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path / "none"))
-    with pytest.raises(ValueError, match="none', which is no folder"):
-        algorithms.methods()
 
 
 @pytest.mark.parametrize(
@@ -68,6 +44,9 @@ def test_a_folder_of_methods_that_does_not_exist_is_refused(tmp_path, monkeypatc
             "x:flag=True,none=None,low=-1e-3",
             Component("x", {"flag": True, "none": None, "low": -1e-3}),
         ),
+        ("a/b.py:mine", Component("a/b.py:mine")),
+        ("a.b:mine:x=1,y=c.d:e", Component("a.b:mine", {"x": 1, "y": "c.d:e"})),
+        ("tfds/name:every=2", Component("tfds/name", {"every": 2})),
     ],
 )
 def test_choices_are_read(text, choice):
@@ -96,6 +75,13 @@ def test_lists_become_tuples_for_choices_are_hashed():
     assert {components.parse("mlp:hidden=[8]")} == {Component("mlp", {"hidden": [8]})}
 
 
+def test_several_names_of_ones_own_are_split_at_spaces_and_commas():
+    texts = ["a.py:f:x=1,y=2", "b.py:g", "csv", "c.d:h:z=0.5"]
+    choices = components.convert_all(",".join(texts))
+    assert choices == components.convert_all(" ".join(texts))
+    assert list(map(str, choices)) == texts
+
+
 @pytest.mark.parametrize("text", ["shards:2", "shards:=2", "shards:per_client="])
 def test_malformed_choices(text):
     with pytest.raises(ValueError, match="not of the form name:key=value"):
@@ -105,7 +91,7 @@ def test_malformed_choices(text):
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(
         ValueError,
-        match=r"'dito'; did you mean 'ditto'\? \(your own methods need PFLJAX_METHODS",
+        match=r"'dito'; did you mean 'ditto'\?$",
     ):
         algorithms.method("dito")
 
@@ -200,108 +186,11 @@ def test_what_the_experiment_fills_in_is_no_option():
     assert factories.select_context(algorithms.methods()["fedavg"], rounds=7) == {}
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("def broken(:", "broken.py:1: SyntaxError: invalid syntax; mend"),
-        ("import no_such_module", "broken.py:1: ModuleNotFoundError: No module named"),
-        ("import os\n\nos.no_such", "broken.py:3: AttributeError: module 'os' has no"),
-        ("x = 1 / 0", "broken.py:1: ZeroDivisionError: division by zero; mend its"),
-    ],
-)
-def test_a_file_that_cannot_be_imported_is_one_line(folder, source, expected):
-    file = folder / "broken.py"
-    file.write_text(source)
-    wanted = f"the method 'broken' cannot be imported: {file.parent}/{expected}"
-    with pytest.raises(ValueError, match=re.escape(wanted)) as error:
-        algorithms.method("broken")
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_what_is_no_file_is_no_method(folder, make):
-    path = folder / "broken.py"
-    make(path)
-    expected = f"cannot be imported: {path} is no file; expected Python code; remove it"
-    with pytest.raises(ValueError, match=re.escape(expected)):
-        algorithms.method("broken")
-
-
-def test_a_broken_file_leaves_the_other_methods(folder):
-    known = tiny.main("list", "algorithms")
-    (folder / "broken.py").write_text("x = 1 / 0")
-    (folder / "empty.py").write_text("")
-    code, out, errors = tiny.main("list", "algorithms")
-    assert (code, out) == known[:2]
-    first, second = errors.splitlines()
-    assert f"{folder}/broken.py:1: ZeroDivisionError" in first
-    assert f"{folder}/empty.py has no function 'empty'" in second
-    code, _, errors = tiny.main("run", "--algorithm", "broken")
-    assert (code, errors.count("\n")) == (2, 1)
-    assert f"{folder}/broken.py:1: ZeroDivisionError" in errors
-
-
-@pytest.mark.parametrize("name", ["fedavg", "ditto"])  # of no family, and of one
-def test_a_method_of_ones_own_does_not_hide_one_of_the_library(folder, name):
-    file = folder / f"{name}.py"
-    theirs = Path(inspect.getsourcefile(inspect.unwrap(algorithms.method(name))))
-    file.write_text(f"def {name}(task, local):\n    return None\n")
-    says = f"{file} and {theirs} are both the method '{name}'; give one of them"
-    for use in (algorithms.methods, algorithms.importable, algorithms.families):
-        with pytest.raises(ValueError, match=re.escape(says)):
-            use()
-    for command in (["list", "algorithms"], ["run", "--algorithm", "local"]):
-        code, _, errors = tiny.main(*command)
-        assert (code, errors.count("\n")) == (2, 1)
-        assert says in errors
-
-
-METHOD = """
-from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.{family}._shared import RATE
-
-
-def {name}(task, local, *, rate=RATE):
-    return fedavg(task, local)
-"""
-
-
-@pytest.mark.parametrize("init", [True, False], ids=["package", "no package"])
-@pytest.mark.parametrize("family", ["decoupling", "quantum"])
-def test_a_folder_of_ones_own_has_families(folder, family, init):
-    """New ones, and those of the library, which keep the methods that they had."""
-    inside = folder / family
-    inside.mkdir()
-    if init:
-        (inside / "__init__.py").write_text("")
-    (inside / "_shared.py").write_text("RATE = 2.0\n")
-    (inside / "mine.py").write_text(METHOD.format(family=family, name="mine"))
-    (folder / "_other").mkdir()
-    (folder / "_other" / "ignored.py").write_text("")
-    assert factories.defaults(algorithms.method("mine")) == {"rate": 2.0}
-    families = algorithms.families()
-    assert (families["mine"], families["fedper"]) == (family, "decoupling")
-    assert "ignored" not in families
-    assert {"mine", "fedper"} <= set(algorithms.methods())
-
-
-def test_two_folders_of_ones_own_have_a_name_once(folder, monkeypatch):
-    for part in ("a", "b"):
-        (folder / part).mkdir()
-        (folder / part / "mine.py").write_text("def mine(task, local):\n    pass\n")
-    variable = os.pathsep.join([f"{folder}/a", f"{folder}/a/", f"{folder}/b"])
-    monkeypatch.setenv("PFLJAX_METHODS", f"{folder}/a{os.pathsep}{folder}/a/")
-    assert "mine" in algorithms.methods()  # one folder, twice
-    monkeypatch.setenv("PFLJAX_METHODS", variable)
-    with pytest.raises(ValueError, match=r"b/mine.py and .*a/mine.py are both"):
-        algorithms.method("local")
-
-
 def test_an_option_without_a_type_takes_any_value(folder):
     (folder / "plain.py").write_text("def plain(task, local, *, a=1.0):\n    pass\n")
-    factory = algorithms.method("plain")
+    factory = algorithms.method("plain.py:plain")
     for value in (1.0, 2, "x"):
-        factories.check("algorithm", Component("plain", {"a": value}), factory)
+        factories.check("algorithm", Component("plain.py:plain", {"a": value}), factory)
 
 
 def built(name, **options):
@@ -378,9 +267,9 @@ def test_a_method_without_the_decorator_is_checked_at_the_edge(folder):
         "    return lam\n"
     )
     (folder / "undecorated.py").write_text(plain)
-    with pytest.raises(ValueError, match=r"'undecorated': lam is -1.0; expected"):
-        checks.check(Experiment("undecorated:lam=-1.0"))
-    assert algorithms.method("undecorated")(None, None, lam=-1.0) == -1.0
+    with pytest.raises(ValueError, match=r":undecorated': lam is -1.0; expected"):
+        checks.check(Experiment("undecorated.py:undecorated:lam=-1.0"))
+    assert algorithms.method("undecorated.py:undecorated")(None, None, lam=-1.0) == -1.0
 
 
 def test_a_checked_factory_keeps_its_signature():

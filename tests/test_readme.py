@@ -32,7 +32,6 @@ LONG = {"rounds": 2, "epochs": 1}
 def here(tmp_path, folder, monkeypatch):
     """A folder to run in, where runs are short and nothing is drawn."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PFLJAX_METHODS", "")
     monkeypatch.setattr(report, "write_run_report", _blank)
     monkeypatch.setattr(report.write, "_save_figures", lambda *given: [])
     monkeypatch.setattr(begin, "validate", _short(begin.validate))

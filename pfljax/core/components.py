@@ -7,12 +7,13 @@ import ast
 import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
-# "file.py:function" or "module:function", and a colon if options follow.
-OWN = re.compile(r"\s*([^:]+:[A-Za-z_]\w*)\s*(?::|$)")
+# "file.py:function" or "package.module:function", and a colon if options follow.
+OWN = re.compile(r"\s*((?:[^:]*[./][^:]*|__main__):[A-Za-z_]\w*)\s*(?::|$)")
 QUOTED = re.compile(r"""(?<==)\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")  # a value
 
 
@@ -79,8 +80,12 @@ def is_own(name: str) -> bool:
 def name_of(factory: Callable) -> str:
     """The name of what a factory makes: "package.module:function" of one's own."""
     module = factory.__module__
-    is_library = module.partition(".")[0] == __name__.partition(".")[0]
-    return factory.__name__ if is_library else f"{module}:{factory.__name__}"
+    if module.partition(".")[0] == __name__.partition(".")[0]:
+        return factory.__name__
+    # A module of no package is found by its file, unless it is the program.
+    file = getattr(sys.modules.get(module), "__file__", None)
+    is_alone = "." not in module and module != "__main__"
+    return f"{file if is_alone and file else module}:{factory.__name__}"
 
 
 def parse(text: str) -> Component:

@@ -34,21 +34,15 @@ FILLED_IN = (
 # The positional arguments of the factories of a kind; others have options alone.
 TAKES = {
     "algorithm": ("task", "local"),
-    "model": ("num_classes",),
-    "models": ("num_classes",),
-    "proxy": ("num_classes",),
+    **dict.fromkeys(("model", "models", "proxy", "noise"), ("num_classes",)),
     "partition": ("labels", "num_clients", "seed"),
-    "noise": ("num_classes",),
     "selection": ("cohort",),
     "profile": ("num_clients",),
     "mode": ("cohort",),
     "optimizer": ("learning_rate",),
 }
-# What factories of a selection take by name beside these, if they have the parameter.
-FACTS = (
-    *("num_clients", "num_public", "sizes", "seconds", "rounds", "epochs", "task"),
-    *("least_label", "greatest_label", "label_count"),
-)
+# What a selection takes by name beside these and `FILLED_IN`.
+FACTS = "seconds", "epochs", "task", "least_label", "greatest_label", "label_count"
 
 
 def get(kind: str, known: Mapping[str, Callable], name: str) -> Callable | None:
@@ -59,8 +53,8 @@ def get(kind: str, known: Mapping[str, Callable], name: str) -> Callable | None:
     """
     if not is_own(name):
         return known.get(name)
-    also = FACTS if kind == "selection" else FILLED_IN
-    return own.load(name, TAKES.get(kind, ()), also)
+    also = FACTS if kind == "selection" else ()
+    return own.load(name, TAKES.get(kind, ()), (*FILLED_IN, *also))
 
 
 def find(kind: str, known: Mapping[str, Callable], name: str) -> Callable:
@@ -73,14 +67,14 @@ def build(
     known: Mapping[str, Callable],
     choice: Component,
     *args: Any,
-    returns: type | tuple[type, ...] = object,
+    returns: type = object,
     **context: Any,
 ) -> Any:
     """What the factory of a choice makes of these arguments and its options.
 
     Raises:
       ValueError: the name or an option is unknown or wrong, or one's own factory
-        returns another type than the first of `returns`, or the others.
+        returns another type than `returns`.
     """
     factory = find(kind, known, choice.name)
     check(kind, choice, factory)
@@ -88,9 +82,8 @@ def build(
     if isinstance(built, Component):  # of a factory that has options alone
         built = built()
     if is_own(choice.name):
-        first = returns[0] if isinstance(returns, tuple) else returns
-        expected = f"a {first.__name__} of {first.__module__}"
-        requirements.require_a(f"what {choice} returns", built, returns, expected)
+        expected = f"{returns.__module__}.{returns.__name__}"
+        requirements.require_a(f"what {choice.name} returns", built, returns, expected)
     return built
 
 

@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 import traceback
+import zlib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -22,14 +23,15 @@ EXPECTED = "expected path/to/file.py:function or package.module:function"
 
 
 def load(
-    name: str, takes: Sequence[str] = (), also: Collection[str] = ()
+    name: str, takes: Sequence[str] | None = None, also: Collection[str] = ()
 ) -> Callable[..., Any]:
     """The function of a name, such as "my/file.py:mine".
 
     Args:
       name: the file or module, and the function.
       takes: the positional arguments with which the function will be called. All
-        others are options: keyword-only, with defaults that a config holds.
+        others are options: keyword-only, with defaults that a config holds. None leaves
+        the arguments unchecked.
       also: names of further arguments that are no options.
 
     Raises:
@@ -39,20 +41,18 @@ def load(
     where, _, called = name.rpartition(":")
     known = vars(_import(where))
     if not callable(known.get(called)):
-        functions = dict.fromkeys(
-            key for key in known if inspect.isfunction(known[key])
-        )
-        raise ValueError(
-            f"{where}: {requirements.unknown('function', functions, called)}"
-        )
-    _check_call(name, known[called], takes, also)
+        functions = {key: f for key, f in known.items() if inspect.isfunction(f)}
+        said = requirements.unknown("function", functions, called)
+        raise ValueError(f"{where}: {said}")
+    if takes is not None:
+        _check_call(name, known[called], takes, also)
     return known[called]
 
 
-def find_file(function: Callable) -> Path | None:
-    """The file of a function; None for one of a notebook."""
-    file = inspect.getsourcefile(inspect.unwrap(function))
-    return Path(file) if file and os.path.isfile(file) else None
+def crc(function: Callable) -> int:
+    """CRC-32 of the file of a function; 0 for one of a notebook."""
+    file = inspect.getsourcefile(inspect.unwrap(function)) or ""
+    return zlib.crc32(Path(file).read_bytes()) if os.path.isfile(file) else 0
 
 
 def _import(where: str) -> ModuleType:
@@ -73,9 +73,8 @@ def _import(where: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{key}.".startswith(f"{missing}."):
             raise ValueError(f"there is no module {where!r}; {EXPECTED}") from None
-        raise ValueError(
-            f"{where} cannot be imported: {_locate(error, key)}"
-        ) from error
+        said = f"{where} cannot be imported: {_locate(error, key)}"
+        raise ValueError(said) from error
 
 
 def _run_file(path: str) -> ModuleType:
@@ -115,26 +114,20 @@ def _check_call(
     where, _, called = name.rpartition(":")
     code = getattr(inspect.unwrap(function), "__code__", None)
     owner = f"{where}:{code.co_firstlineno}: {called}" if code else name
-    options: dict[str, Any] = {}
-    positional = []
-    for key, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            options[key] = parameter.default
-        elif parameter.kind in (
-            parameter.POSITIONAL_ONLY,
-            parameter.POSITIONAL_OR_KEYWORD,
-        ):
-            positional.append(key)
-    further = dict.fromkeys(positional[len(takes) :])
+    signature = inspect.signature(function)
+    each = signature.parameters.items()
+    options = {key: p.default for key, p in each if p.kind is p.KEYWORD_ONLY}
+    others = [key for key, p in each if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    others = others[len(takes) :]
     try:
-        inspect.signature(function).bind(*takes, **further, **options)
+        signature.bind(*takes, **dict.fromkeys(others), **options)
     except TypeError:
-        further[""] = None
-    if further.keys() - {*also}:
+        others.append("")
+    if {*others} - {*also}:
         expected = ", ".join([*takes, "*, OPTIONS"])
         raise ValueError(
-            f"{owner} takes {inspect.signature(function)}; expected ({expected}), "
-            "where options stand behind a *"
+            f"{owner} takes {signature}; expected ({expected}), where options stand "
+            "behind a *"
         )
     for key, default in options.items():
         if default is not inspect.Parameter.empty and not isinstance(default, HOLDS):

@@ -91,8 +91,7 @@ def label_noise(text: str, num_classes: int) -> Noise | None:
     choice = components.parse(text)
     if choice.name != "none" and num_classes < 2:
         raise ValueError(f"noise {choice.name!r} needs two classes, got {num_classes}")
-    kinds = (Noise, type(None))
-    return factories.build("noise", NOISES, choice, num_classes, returns=kinds)
+    return factories.build("noise", NOISES, choice, num_classes, returns=Noise)
 
 
 def flip_labels(

@@ -174,8 +174,7 @@ def make(choice: Component, num_clients: int) -> Profile | None:
     Raises:
       ValueError: a name or an option is unknown, or a number out of its range.
     """
-    kinds = (Profile, type(None))
-    devices = build("profile", PROFILES, choice, num_clients, returns=kinds)
+    devices = build("profile", PROFILES, choice, num_clients, returns=Profile)
     if devices is None:
         return None
     # A large sigma draws numbers beyond a float.

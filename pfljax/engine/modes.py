@@ -184,7 +184,7 @@ def make(choice: Component, cohort: int) -> Mode | None:
     Raises:
       ValueError: a name or an option is unknown, or out of its range.
     """
-    return build("mode", MODES, choice, cohort, returns=(Mode, type(None)))
+    return build("mode", MODES, choice, cohort, returns=Mode)
 
 
 def empty_pending(mode: Mode | None, cohort: int, num_clients: int) -> Any:

@@ -132,11 +132,8 @@ def _draw_along(groups: Sequence[Group], means: Means, along: str) -> Figure:
     for group in groups:
         text = axis_text(group.experiment, along)
         label = label_without(group.runs[0].label, along, text)
-        label = (
-            group.experiment.algorithm.short_name
-            if label == f"{along}={text}"
-            else label
-        )
+        if label == f"{along}={text}":
+            label = group.experiment.algorithm.short_name
         seeds = 100 * np.array([*means.get(group.label, {}).values()])
         if len(seeds):
             lines.setdefault(label, {})[float(text)] = seeds

@@ -87,7 +87,10 @@ def _check_model(experiment: Experiment, own: bool) -> None:
     if not own and names_own_model(model):
         known = components.find_factories("model")
         said = requirements.unknown("model", known, model.name)
-        raise ValueError(f"{said}; for your own, give path/to/file.py:function")
+        raise ValueError(
+            f"{said}; for your own, give path/to/file.py:function, or "
+            "run(experiment, task=...) in Python"
+        )
 
 
 def resolve(experiment: Experiment, name: str | None = None) -> Experiment:

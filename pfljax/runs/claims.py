@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pfljax.runs import checks, config
+from pfljax.core.own import crc as own_crc
+from pfljax.runs import checks, components, config
 from pfljax.runs.folder import (
     FolderError,
     has_saved_state,
     read_config,
+    read_json,
     read_partition,
     write_json,
 )
@@ -61,14 +63,23 @@ def _logged_rounds(folder: Path) -> int:
 
 def begin(
     path: Path, experiment: Experiment, manifest: Mapping[str, Any], width: int | None
-) -> None:
-    """Writes config.json and environment.json of a new run; refuses other data."""
+) -> list[str]:
+    """Writes config.json and environment.json of a new run; refuses other data.
+
+    Returns one's own functions whose files have changed since a resumed run began.
+    """
     check_data(path, manifest)
     if not (path / "config.json").exists():
         write_json(path / "config.json", config.to_dict(experiment))
+    file = path / "environment.json"
+    listed = components.list_own(experiment).items()
+    own = [f"{name} {own_crc(function)}" for name, function in listed]
     # Another width would sum in another order: after the first checkpoint it stays.
     if not has_saved_state(path):
-        write_json(path / "environment.json", environment.now() | {"width": width})
+        facts = environment.now() | {"width": width}
+        write_json(file, facts | {"own": own} if own else facts)
+        return []
+    return [text.split()[0] for text in own if text not in read_json(file)["own"]]
 
 
 def go_on(path: Path, experiment: Experiment) -> None:

@@ -284,10 +284,9 @@ def label(experiment: Experiment) -> str:
     options = _changed_options(experiment.algorithm)
     if experiment.server_optimizer.name != "none":
         options["server_optimizer"] = experiment.server_optimizer
-    words = [
-        f"{name}={names.without_files(str(value))}" for name, value in options.items()
-    ]
-    return " ".join([experiment.algorithm.short_name, *words])
+    words = [f"{name}={value}" for name, value in options.items()]
+    method = experiment.algorithm.short_name
+    return " ".join([method, *map(names.without_files, words)])
 
 
 def _changed_options(method: Component) -> dict[str, Any]:

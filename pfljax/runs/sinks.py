@@ -29,7 +29,8 @@ class Sink(NamedTuple):
     close: Callable[[], None]
 
 
-Open = Callable[[Path, Experiment, bool], Sink]  # (run folder, settings, quiet)
+Open = Callable[[Path, Experiment, bool], Sink]
+OPENED_BY = "folder", "experiment", "quiet"  # (run folder, settings, whether to print)
 
 
 def csv() -> Open:
@@ -170,7 +171,9 @@ def check(experiment: Experiment) -> None:
                 )
     _check_installed(experiment.log)
     for choice in experiment.log:
-        _make(choice)
+        opens = factories.build("log", SINKS, choice)
+        expected = f"a function of {', '.join(OPENED_BY)}"
+        requirements.require_call(f"what {choice} returns", opens, OPENED_BY, expected)
 
 
 def _check_installed(choices: Iterable[Component]) -> None:
@@ -188,15 +191,6 @@ def _check_installed(choices: Iterable[Component]) -> None:
             ) from None
 
 
-def _make(choice: Component) -> Open:
-    """The function that opens a sink."""
-    opens = factories.build("log", SINKS, choice)
-    arguments = ("folder", "experiment", "quiet")
-    expected = f"a function of {', '.join(arguments)}"
-    requirements.require_call(f"what {choice} returns", opens, arguments, expected)
-    return opens
-
-
 def begin(
     folder: Path, experiment: Experiment, lines: Iterable[Line], quiet: bool = True
 ) -> Sink:
@@ -212,7 +206,8 @@ def begin(
             sink.close()
 
     for choice in experiment.log:
-        opened.append(_make(choice)(folder, experiment, quiet))
+        opens = factories.build("log", SINKS, choice)
+        opened.append(opens(folder, experiment, quiet))
     write([make_row(line) for line in lines])
     return Sink(write, close)
 

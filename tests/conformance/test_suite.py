@@ -115,13 +115,13 @@ def rows(task, local, *, near: float):
 def test_methods_of_ones_own_are_held_to_the_laws(folder, capsys):
     """One without options and bytes, and one with both from the command line."""
     (folder / "good.py").write_text(GOOD)
-    parser.run(["conformance", "good"])
+    parser.run(["conformance", "good.py:good"])
     lines = capsys.readouterr().out.splitlines()
     said = {line.split("  ")[2].split(":")[0]: line for line in lines}
     assert list(said) == list(LAWS)
-    assert said.pop("8").startswith("skip  good  8: ")
+    assert said.pop("8").startswith("skip  good.py:good  8: ")
     assert said.pop("12").endswith("it takes clients of one architecture")
-    assert all(line.startswith("pass  good  ") for line in said.values())
+    assert all(line.startswith("pass  good.py:good  ") for line in said.values())
 
 
 @pytest.mark.slow
@@ -129,19 +129,21 @@ def test_a_server_may_have_records_by_client(folder, capsys):
     """Its options and its bytes come from the command line."""
     (folder / "rows.py").write_text(ROWS)
     whole = str(toy.WHOLE)
-    parser.run(["conformance", "rows:near=0.1", "--bytes", whole, whole])
+    parser.run(["conformance", "rows.py:rows:near=0.1", "--bytes", whole, whole])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(LAWS)
     *lines, last = lines
-    assert last.startswith("skip  rows-near=0.1  12: ")
-    assert all(line.startswith("pass  rows-near=0.1  ") for line in lines)
+    assert last.startswith("skip  rows.py:rows-near=0.1  12: ")
+    assert all(line.startswith("pass  rows.py:rows-near=0.1  ") for line in lines)
 
 
 def test_records_that_are_of_no_client_break_law_5(folder):
     """The same method, which writes the first rows whoever took part."""
     text = ROWS.replace("cohort.ids, cohort", "jnp.arange(len(cohort.ids)), cohort")
     (folder / "rows.py").write_text(text)
-    verdicts = list(conformance.check(Case("rows", {"near": 0.1}), {"5": LAWS["5"]}))
+    verdicts = list(
+        conformance.check(Case("rows.py:rows", {"near": 0.1}), {"5": LAWS["5"]})
+    )
     assert [v.law[0] for v in verdicts if v.error is not None] == ["5"]
 
 
@@ -150,8 +152,8 @@ def test_records_that_are_of_no_client_break_law_5(folder):
     [
         ([], "no method is given; expected pfljax conformance NAME"),
         (["dito"], "unknown algorithm 'dito'"),
-        (["rows"], "algorithm 'rows' needs the parameter 'near'"),
-        (["rows:far=1"], "unknown parameter 'far'"),
+        (["rows.py:rows"], "algorithm 'rows.py:rows' needs the parameter 'near'"),
+        (["rows.py:rows:far=1"], "unknown parameter 'far'"),
     ],
 )
 def test_what_cannot_be_played_is_refused_before_anything_runs(folder, names, says):
@@ -169,14 +171,14 @@ def test_an_origin_that_is_none_is_a_broken_law(folder):
     text = GOOD.replace(wrong, f"{other}\n        {difference}")
     (folder / "good.py").write_text(text)
     laws = {number: LAWS[number] for number in ("2", "2 origin", "6 steps")}
-    verdicts = list(conformance.check(Case("good"), laws))
+    verdicts = list(conformance.check(Case("good.py:good"), laws))
     broken = {v.law.split(":")[0] for v in verdicts if v.error is not None}
     assert broken == {"2 origin"}
 
 
 def test_each_law_can_be_broken(folder):
     (folder / "bad.py").write_text(BAD)
-    verdicts = list(conformance.check(Case("bad", bytes=(1, 1))))
+    verdicts = list(conformance.check(Case("bad.py:bad", bytes=(1, 1))))
     broken = {v.law.split(":")[0] for v in verdicts if v.error is not None}
     assert broken == BROKEN
 
@@ -184,6 +186,6 @@ def test_each_law_can_be_broken(folder):
 def test_a_broken_law_is_exit_code_1(folder, capsys):
     (folder / "crashes.py").write_text("def crashes(task, local):\n    return 1 / 0\n")
     with pytest.raises(SystemExit, match="1"):
-        parser.run(["conformance", "crashes"])
-    line = "FAIL  crashes  it runs: ZeroDivisionError: division by zero"
+        parser.run(["conformance", "crashes.py:crashes"])
+    line = "FAIL  crashes.py:crashes  it runs: ZeroDivisionError: division by zero"
     assert capsys.readouterr().out.strip() == line

@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from checkout import EXPERIMENTS
-from pfljax import algorithms
 
 
 @pytest.fixture
@@ -21,9 +20,6 @@ def study(monkeypatch):
         "devices",
     )
     folders = [EXPERIMENTS / name for name in names]
-    # Put back: a study may name methods of its own, which no other test is to know.
-    monkeypatch.setenv("PFLJAX_METHODS", "")
-    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__])
     monkeypatch.syspath_prepend(EXPERIMENTS)
     for folder in folders:
         monkeypatch.syspath_prepend(folder)

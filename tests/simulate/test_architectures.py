@@ -174,7 +174,7 @@ def test_a_checkpoint_of_other_groups_is_refused(tmp_path, whole):
 @pytest.mark.slow
 def test_known_methods_take_several():
     known = []
-    for name, factory in algorithms.importable()[0].items():
+    for name, factory in algorithms.methods().items():
         options = factories.options(factory).values()
         has_defaults = all(o.default is not o.empty for o in options)
         if has_defaults and suite.takes_several(factory, {}):

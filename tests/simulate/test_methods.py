@@ -1,13 +1,12 @@
 """Broken methods of one's own, and models that lack what a method needs."""
 
-import importlib
 import sys
 
 import jax
 import pytest
 
 import tiny
-from pfljax import Experiment, algorithms, run
+from pfljax import Experiment, run
 from pfljax.conformance.trial import compilations
 from pfljax.runs.folder import read_partition
 from pfljax.simulate import components
@@ -17,17 +16,7 @@ from pfljax.sweep import sweep
 SHAPE = Shape(20, (8, 8), 10)
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder of one's own methods, forgotten afterwards."""
-    package = importlib.import_module("pfljax.algorithms")
-    monkeypatch.setattr(package, "__path__", list(package.__path__))
-    monkeypatch.setenv("PFLJAX_METHODS", str(tmp_path))
-    yield tmp_path
-    importlib.sys.modules.pop("pfljax.algorithms.mym", None)
-
-
-def build(algorithm="mym", model="logistic", shape=SHAPE):
+def build(algorithm="mym.py:mym", model="logistic", shape=SHAPE):
     """The setting of a run of this method, and its task."""
     experiment = Experiment(algorithm, model=model)
     task = components.make_task(experiment, shape)
@@ -47,20 +36,23 @@ def check_message(error, *parts):
     [
         (
             "def mym():\n    pass",
-            ":1: mym() makes no method; expected mym(task, local)",
+            "mym.py:1: mym takes (); expected (task, local, *",
         ),
         (
             "\ndef mym(task, local, lam):\n    pass",
-            ":2: mym(task, local, lam) makes no",
+            "mym.py:2: mym takes (task, local, lam); expected",
         ),
-        ("def mym(task, local):\n    return 3", "returned is 3, of type int; expected"),
+        (
+            "def mym(task, local):\n    return 3",
+            "mym.py:mym returned is 3, of type int; expected",
+        ),
     ],
 )
 def test_factories(folder, source, expected):
     (folder / "mym.py").write_text(source)
     with pytest.raises(ValueError, match="mym") as error:
         build()
-    check_message(error, f"{folder}/mym.py", expected)
+    check_message(error, expected)
 
 
 @pytest.mark.slow
@@ -73,7 +65,7 @@ def test_a_method_that_is_sound_is_as_it_was(folder):
     )
     algorithm, _ = build()
     assert algorithm.endpoints is None
-    small = tiny.TINY.replace(algorithm="mym", rounds=1)
+    small = tiny.TINY.replace(algorithm="mym.py:mym", rounds=1)
     # The factory looks at `lam`: each value is a program of its own.
     swept = sweep(small, {"lam": [0.1, 0.2]}, out=folder / "swept")
     assert len(swept.results) == 2
@@ -115,7 +107,6 @@ def test_what_auto_stands_for_has_a_body_and_a_head(shape):
 def test_a_run_says_which_model_it_took(tmp_path):
     manifest = read_partition(tiny.finished(tmp_path)[0])
     assert manifest["model"] == "mlp:hidden=(8,)"
-    assert algorithms.find_file("ditto").name == "ditto.py"
 
 
 WAITING = """import jax, time
@@ -139,7 +130,7 @@ def mym(task, local):
 def test_a_device_may_wait_longer_than_a_minute_for_another(folder):
     """XLA by itself takes one that waits for so long for stuck, and aborts."""
     (folder / "mym.py").write_text(WAITING)
-    small = tiny.TINY.replace(algorithm="mym", rounds=1, cohort=6)
+    small = tiny.TINY.replace(algorithm="mym.py:mym", rounds=1, cohort=6)
     out = str(folder / "run")
     done = tiny.command_line("run", *tiny.options(small.replace(out=out, devices=2)))
     assert done.returncode == 0, done.stderr
@@ -161,9 +152,9 @@ def test_a_method_whose_file_is_loaded_again_is_another(folder):
     for factor in (1.0, 2.0):
         file.write_text("import jax\n" + AGAIN.format(factor=factor))
         if losses:
-            importlib.reload(sys.modules["pfljax.algorithms.mym"])
+            del sys.modules[str(file)]
         out = folder / f"run{factor}"
-        job = tiny.TINY.replace(algorithm="mym", out=str(out), rounds=2)
+        job = tiny.TINY.replace(algorithm="mym.py:mym", out=str(out), rounds=2)
         result = run(job, quiet=True, report=False)
         (swept,) = sweep(job, {"seed": [0]}, out=folder / f"swept{factor}").results
         of_run = result.server.test.loss

@@ -6,7 +6,7 @@ import pytest
 from flax import linen, nnx
 
 import tiny
-from pfljax import algorithms, forget_programs, models, run
+from pfljax import algorithms, models, run
 from pfljax.models import layers
 from pfljax.simulate import begin
 from pfljax.simulate.compare import compare
@@ -39,13 +39,12 @@ def mym(task, local):
     ],
 )
 def test_models_that_cannot_be_evaluated(folder, tmp_path, role, body, expected):
-    forget_programs()  # those of another test's file of this name
     (folder / "mym.py").write_text(WRONG.format(base="ditto", role=role, body=body))
-    small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
+    small = tiny.TINY.replace(algorithm="mym.py:mym", out=str(tmp_path / "run"))
     for use in (lambda: run(small, quiet=True), lambda: sweep(small, {"seed": [0]})):
         with pytest.raises(ValueError, match=expected) as error:
             use()
-        check_message(error, "the method 'mym'", f"mend {folder}/mym.py")
+        check_message(error, "the method 'mym.py:mym'")
 
 
 @pytest.mark.parametrize(
@@ -56,9 +55,8 @@ def test_models_that_cannot_be_evaluated(folder, tmp_path, role, body, expected)
     ],
 )
 def test_another_state_names_the_file(folder, tmp_path, role, body):
-    forget_programs()  # those of another test's file of this name
     (folder / "mym.py").write_text(WRONG.format(base="ditto", role=role, body=body))
-    small = tiny.TINY.replace(algorithm="mym", out=str(tmp_path / "run"))
+    small = tiny.TINY.replace(algorithm="mym.py:mym", out=str(tmp_path / "run"))
     with pytest.raises(ValueError, match=f"mym: `{role}` returned another") as error:
         run(small, quiet=True)
     check_message(error, f"; mend {folder}/mym.py:6")
@@ -86,20 +84,18 @@ def test_another_state_names_the_file(folder, tmp_path, role, body):
     ],
 )
 def test_training_that_returns_something_else(folder, tmp_path, result, expected):
-    forget_programs()  # those of another test's file of this name
     body = f"lambda t, w, c, d: ({result})"
     (folder / "mym.py").write_text(WRONG.format(base="ditto", role="train", body=body))
-    job = tiny.TINY.replace(algorithm="mym", model="logistic")
+    job = tiny.TINY.replace(algorithm="mym.py:mym", model="logistic")
     with pytest.raises(ValueError, match=re.escape(expected)):
         begin.check_method(job, None, None)
 
 
 def test_a_comparison_refuses_a_method_before_another_trains(folder, tmp_path):
-    forget_programs()  # those of another test's file of this name
     text = WRONG.format(base="ditto", role="train", body="lambda t, w, c, d: None")
     (folder / "mym.py").write_text(text)
     job = tiny.TINY.replace(model="logistic")
-    methods = [job.replace(algorithm=name) for name in ("fedavg", "mym")]
+    methods = [job.replace(algorithm=name) for name in ("fedavg", "mym.py:mym")]
     with pytest.raises(ValueError, match="returned a NoneType"):
         compare(methods, [0], str(tmp_path), quiet=True)
     assert not list(tmp_path.rglob("config.json"))
@@ -110,8 +106,8 @@ def test_a_file_that_is_no_text_is_named(folder, encoding):
     code = "def mym(task, local):\n    pass\n"
     data = b"\0" + code.encode() if encoding == "nul" else code.encode(encoding)
     (folder / "mym.py").write_bytes(data)
-    with pytest.raises(ValueError, match="the method 'mym' cannot be imp") as error:
-        algorithms.method("mym")
+    with pytest.raises(ValueError, match=r"mym.py cannot be imported") as error:
+        algorithms.method("mym.py:mym")
     check_message(error, f"{folder}/mym.py: SyntaxError: ")
 
 
