@@ -19,7 +19,6 @@ of a head in a round. The heads' posteriors begin with standard deviations of 0.
 instead of 1, because a client takes part three times instead of in 100 rounds.
 """
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,13 +45,7 @@ from shared.swept import Result as Result  # noqa: E402
 from shared.swept import Sweep as Sweep  # noqa: E402
 from shared.swept import sweep as sweep  # noqa: E402
 
-# Processes started from here know the folder's method as well.
-METHODS_FOLDER = str(HERE / "methods")
-FOLDERS = os.environ.get("PFLJAX_METHODS", "").split(os.pathsep)
-if METHODS_FOLDER not in FOLDERS:
-    known = [*filter(None, FOLDERS), METHODS_FOLDER]
-    os.environ["PFLJAX_METHODS"] = os.pathsep.join(known)
-
+BY_ROWS = f"{HERE}/methods/pfedvem_by_rows.py:pfedvem_by_rows"
 TRAIN, TEST = 0, 1  # official splits
 CLIENTS = (50, 100, 200)
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -96,10 +89,10 @@ METHODS: dict[str, Method] = {
     "FedPer": Method("fedper"),
     "Ditto": Method("ditto"),
     "pFedBayes": Method("pfedbayes"),
-    "pFedVEM by rows": Method("pfedvem_by_rows"),
+    "pFedVEM by rows": Method(BY_ROWS),
     "pFedVEM": Method("pfedvem"),
 }
-VARIATIONAL = ("pfedvem", "pfedvem_by_rows")
+VARIATIONAL = ("pfedvem", BY_ROWS)
 
 
 class Problem(NamedTuple):

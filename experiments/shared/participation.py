@@ -48,7 +48,7 @@ def took_part(experiment: Experiment, seeds: Sequence[int]) -> Part:
     draws = _draws(settings, seeds, rounds)
     participants = (draws > 0).sum(1)
     part = Part(clients=float(clients), took_part=float(participants.mean()))
-    if not settings.algorithm.name.startswith("superfed"):
+    if not settings.algorithm.short_name.startswith("superfed"):
         return part
     start = int(first_mixed(settings.algorithm.options["start"], rounds))
     # Drawn more often at the end than when mixing began: drawn since.

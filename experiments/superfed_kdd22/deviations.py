@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+import forms
 import numpy as np
 from protocol import METHODS, MNIST, Method, by_method
 from shared import script, swept
@@ -63,7 +64,7 @@ RUNS: dict[str, tuple[Method, dict[str, Any]]] = {  # and what differs from BASE
     "FedProx, squared": (Method("fedprox", {"mu": 0.01}), {}),
     "Ditto, un-squared": (METHODS["Ditto"], {}),
     "Ditto, squared": (Method("ditto", {"lam": 1.0, "personal_epochs": 5}), {}),
-    "SuPerFed-MM, un-squared": (Method("superfed_code", MM_HYPER), {}),
+    "SuPerFed-MM, un-squared": (Method(forms.form("superfed_code"), MM_HYPER), {}),
     "SuPerFed-MM, squared": (Method("superfed", MM_HYPER), {}),
 }
 
@@ -158,8 +159,8 @@ def markdown(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """The table of the forms whose runs are among `found`, rows by name of the run."""
     lines = ["| place | form | metric | mean over clients | std over seeds |"]
     lines.append("|---|---|---|---|---|")
-    for place, forms in PLACES.items():
-        for form in forms:
+    for place, listed in PLACES.items():
+        for form in listed:
             if form.run in found:
                 mean, std = number(found[form.run], form)
                 lost = np.isnan(by_seed(found[form.run], form, "loss")).any()

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from forms import form
 from protocol import CIFAR10, MNIST, PUBLISHED
 from shared import script
 from shared.participation import took_part
@@ -42,8 +43,9 @@ if TYPE_CHECKING:
 
 MU, NU = (0.0, 0.01, 0.1, 1.0), (0.0, 1.0, 2.0, 5.0)
 LABELS = {"model": "SuPerFed-MM", "layer": "SuPerFed-LM"}
-PAPER = CIFAR10.replace(algorithm="superfed_code:start=0.4", rounds=100)
-SMALL = MNIST.replace(algorithm="superfed_code:start=0.4", rounds=20, clients=500)
+FORM = f"{form('superfed_code')}:start=0.4"
+PAPER = CIFAR10.replace(algorithm=FORM, rounds=100)
+SMALL = MNIST.replace(algorithm=FORM, rounds=20, clients=500)
 
 
 def grid(found: Sweep, mixing: str) -> np.ndarray:

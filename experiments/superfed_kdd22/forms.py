@@ -1,6 +1,5 @@
 """Registers the forms of SuPerFed's code with pfljax, under their own names."""
 
-import os
 from pathlib import Path
 
 import models as networks
@@ -9,19 +8,16 @@ import noises
 from pfljax import models
 from pfljax.data import label_noise
 
-METHODS = str(Path(__file__).parent / "methods")
+METHODS = Path(__file__).parent / "methods"
+
+
+def form(name: str) -> str:
+    """The name of a method of this folder, as settings have it."""
+    return f"{METHODS}/{name}.py:{name}"
 
 
 def register() -> None:
-    """Adds this folder's methods, models and noises to those that settings may name.
-
-    Methods are named by an environment variable, so that processes started from here
-    know them as well.
-    """
-    folders = os.environ.get("PFLJAX_METHODS", "").split(os.pathsep)
-    if METHODS not in folders:
-        folders.append(METHODS)
-    os.environ["PFLJAX_METHODS"] = os.pathsep.join(filter(None, folders))
+    """Adds this folder's models and noises to those that settings may name."""
     models.MODELS.update(networks.MODELS)
     label_noise.NOISES.update(noises.NOISES)
 

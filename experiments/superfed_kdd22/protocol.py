@@ -37,8 +37,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
-import forms  # noqa: F401  makes the models of the code known
 import numpy as np
+from forms import form
 from tyro.conf import arg
 
 from pfljax.core.components import Component
@@ -96,25 +96,25 @@ class Method(NamedTuple):
 
 
 METHODS = {
-    "FedAvg": Method("fedavg_code", evaluated=("server", "")),
-    "FedProx": Method("fedprox_code", {"mu": 0.01}, ("server", "")),
+    "FedAvg": Method(form("fedavg_code"), evaluated=("server", "")),
+    "FedProx": Method(form("fedprox_code"), {"mu": 0.01}, ("server", "")),
     "SCAFFOLD": Method(
-        "scaffold_code",
+        form("scaffold_code"),
         evaluated=("server", ""),
         settings={"momentum": 0.0, "weight_decay": 0.0},
         rate=10.0,
     ),
     "LG-FedAvg": Method("lg_fedavg"),  # its server has no biases
-    "FedPer": Method("fedper_code"),
-    "APFL": Method("apfl_code", {"alpha": 0.25}),
-    "pFedMe": Method("pfedme_code", {"lam": 15.0}, ("server", "")),
-    "Ditto": Method("ditto_code", {"lam": 1.0, "personal_epochs": 5}),
-    "FedRep": Method("fedrep_code", {"head_epochs": 10}, settings={"epochs": 5}),
+    "FedPer": Method(form("fedper_code")),
+    "APFL": Method(form("apfl_code"), {"alpha": 0.25}),
+    "pFedMe": Method(form("pfedme_code"), {"lam": 15.0}, ("server", "")),
+    "Ditto": Method(form("ditto_code"), {"lam": 1.0, "personal_epochs": 5}),
+    "FedRep": Method(form("fedrep_code"), {"head_epochs": 10}, settings={"epochs": 5}),
     "SuPerFed-MM": Method(
-        "superfed_code", {"mixing": "model", "mu": 0.01, "nu": 1.0}, ORACLE
+        form("superfed_code"), {"mixing": "model", "mu": 0.01, "nu": 1.0}, ORACLE
     ),
     "SuPerFed-LM": Method(
-        "superfed_code", {"mixing": "layer", "mu": 0.01, "nu": 2.0}, ORACLE
+        form("superfed_code"), {"mixing": "layer", "mu": 0.01, "nu": 2.0}, ORACLE
     ),
 }
 

@@ -102,8 +102,7 @@ def test_clients_differ_in_one_thing(study, loaded):
 
 
 def test_the_form_by_examples_weighs_heads_as_bodies(study):
-    study("vem")
-    by_rows = algorithms.method("pfedvem_by_rows")
+    by_rows = algorithms.method(study("vem").BY_ROWS)
     local = toy.full_batch()
     methods = [by_rows(toy.quadratic(), local)]
     methods.append(algorithms.method("pfedvem")(toy.quadratic(), local))

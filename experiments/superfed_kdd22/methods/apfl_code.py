@@ -8,8 +8,8 @@ by grad f(w_k) and v by alpha grad f(m). The server weighs by rows and keeps its
 """
 
 import jax
+from _code import keep_biases
 
-from pfljax.algorithms._code import keep_biases
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.interpolation.apfl import apfl
 from pfljax.core import tree

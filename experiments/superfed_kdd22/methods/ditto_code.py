@@ -6,7 +6,8 @@ Client k also minimises  F_k(v) + lam sum_l ||v_l - w_l||  over the tensors l. T
 server keeps its biases (`_code`).
 """
 
-from pfljax.algorithms._code import keep_biases, pulled
+from _code import keep_biases, pulled
+
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.ditto import ditto
 from pfljax.core.factories import component

@@ -5,7 +5,8 @@
 The server keeps its biases (`_code`).
 """
 
-from pfljax.algorithms._code import keep_biases
+from _code import keep_biases
+
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.core.types import Algorithm, Local, Task
 

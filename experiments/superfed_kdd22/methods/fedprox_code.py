@@ -6,7 +6,8 @@ Client k minimises  F_k(v) + mu sum_l ||v_l - w_l||  over the tensors l. The ser
 keeps its biases (`_code`).
 """
 
-from pfljax.algorithms._code import keep_biases, pulled
+from _code import keep_biases, pulled
+
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.core.factories import component
 from pfljax.core.ranges import NotNegative

@@ -5,7 +5,8 @@
 The server weighs by rows and keeps its biases (`_code`).
 """
 
-from pfljax.algorithms._code import keep_biases
+from _code import keep_biases
+
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.core.factories import component

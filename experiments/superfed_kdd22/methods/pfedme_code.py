@@ -11,8 +11,8 @@ goes through all epochs of a round. The server weighs by rows and keeps its bias
 import jax
 import jax.numpy as jnp
 import optax
+from _code import keep_biases, pulled
 
-from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.core import tree

@@ -6,7 +6,8 @@ The server keeps its biases (`_code`). The control variate c is no parameter: it
 as the mean of c_k. (SCAFFOLD in that code is FedAvg; see REPORT.md.)
 """
 
-from pfljax.algorithms._code import biases_of
+from _code import biases_of
+
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.core.types import Algorithm, Local, Task
 

@@ -7,8 +7,8 @@ tensors l. The server keeps its biases (`_code`).
 """
 
 import jax.numpy as jnp
+from _code import keep_biases, pulled
 
-from pfljax.algorithms._code import keep_biases, pulled
 from pfljax.algorithms.interpolation.superfed import first_mixed, phases, superfed
 from pfljax.core.factories import component
 from pfljax.core.ranges import AtLeastOne, NotNegative, Share

@@ -1,13 +1,12 @@
 """The scripts of the study lie in no package: their folder is on the path here."""
 
 import importlib
-import os
 from unittest import mock
 
 import pytest
 
 from checkout import EXPERIMENTS
-from pfljax import algorithms, models
+from pfljax import models
 from pfljax.data.label_noise import NOISES
 
 STUDY = EXPERIMENTS / "superfed_kdd22"
@@ -18,11 +17,6 @@ def scripts(monkeypatch):
     """The study's forms are known in its own tests alone."""
     monkeypatch.syspath_prepend(EXPERIMENTS)
     monkeypatch.syspath_prepend(STUDY)
-    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__])
-    with (
-        mock.patch.dict(os.environ),
-        mock.patch.dict(models.MODELS),
-        mock.patch.dict(NOISES),
-    ):
+    with mock.patch.dict(models.MODELS), mock.patch.dict(NOISES):
         importlib.import_module("forms").register()
         yield

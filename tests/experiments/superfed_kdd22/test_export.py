@@ -1,5 +1,7 @@
 """A model of two networks is exported as it was evaluated."""
 
+import importlib
+
 import jax
 import numpy as np
 import pytest
@@ -12,7 +14,8 @@ from pfljax.simulate.run import run
 
 @pytest.mark.slow
 def test_a_model_of_two_networks_predicts_as_it_was_evaluated(tmp_path):
-    job = Experiment(algorithm="apfl_fedtorch", model="logistic", clients=3, cohort=3)
+    form = importlib.import_module("forms").form("apfl_fedtorch")
+    job = Experiment(algorithm=form, model="logistic", clients=3, cohort=3)
     run(job.replace(rounds=1, epochs=1, out=str(tmp_path / "run")))
     sim, federation, state = export.load_state(tmp_path / "run")
     export.export(tmp_path / "run", 1, tmp_path / "own.npz")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from checkout import EXPERIMENTS
 from pfljax import algorithms, conformance, models
 from pfljax.conformance import Case, toy
 from pfljax.conformance.laws import COMPILING, LAWS
@@ -20,25 +21,33 @@ from pfljax.models.layers import BatchNorm, flatten
 QUICK = {number: law for number, law in LAWS.items() if number not in COMPILING}
 LAM, MU, MOMENTUM = 2.0, 0.4, 0.6
 BODY, WHOLE = toy.BODY, toy.WHOLE
+
+
+def form(name):
+    """The name of a method of the study's folder."""
+    return f"{EXPERIMENTS}/superfed_kdd22/methods/{name}.py:{name}"
+
+
 CASES = [
-    Case("fedavg_code", bytes=(WHOLE, WHOLE)),
-    Case("fedprox_code", bytes=(WHOLE, WHOLE)),
-    Case("scaffold_code", bytes=(2 * WHOLE, 2 * WHOLE)),
-    Case("fedper_code", bytes=(BODY, BODY)),
-    Case("fedrep_code", {"head_epochs": 2}, bytes=(BODY, BODY)),
+    Case(form("fedavg_code"), bytes=(WHOLE, WHOLE)),
+    Case(form("fedprox_code"), bytes=(WHOLE, WHOLE)),
+    Case(form("scaffold_code"), bytes=(2 * WHOLE, 2 * WHOLE)),
+    Case(form("fedper_code"), bytes=(BODY, BODY)),
+    Case(form("fedrep_code"), {"head_epochs": 2}, bytes=(BODY, BODY)),
     # A weak pull: near w the direction of a strong one is a matter of rounding.
-    Case("ditto_code", {"lam": 0.1, "personal_epochs": 3}, bytes=(WHOLE, WHOLE)),
-    Case("apfl_code", {"evaluate_untrained": True}, bytes=(WHOLE, WHOLE)),
-    Case("pfedme_code", {"lam": 0.5}, bytes=(WHOLE, WHOLE)),
-    Case("superfed_code", {"mixing": "layer"}, bytes=(WHOLE, WHOLE)),
-    Case("apfl_fedjax", bytes=(WHOLE, WHOLE)),
-    Case("apfl_fedtorch", bytes=(WHOLE, WHOLE)),
+    Case(form("ditto_code"), {"lam": 0.1, "personal_epochs": 3}, bytes=(WHOLE, WHOLE)),
+    Case(form("apfl_code"), {"evaluate_untrained": True}, bytes=(WHOLE, WHOLE)),
+    Case(form("pfedme_code"), {"lam": 0.5}, bytes=(WHOLE, WHOLE)),
+    Case(form("superfed_code"), {"mixing": "layer"}, bytes=(WHOLE, WHOLE)),
+    Case(form("apfl_fedjax"), bytes=(WHOLE, WHOLE)),
+    Case(form("apfl_fedtorch"), bytes=(WHOLE, WHOLE)),
 ]
 
 
 def method(name):
-    """The method of this name; its folder is known while a test runs."""
-    return algorithms.method(name)
+    """The method of this name, in the form of a code or of pfljax."""
+    is_known = name in algorithms.families()
+    return algorithms.method(name if is_known else form(name))
 
 
 def with_momentum(name):
@@ -50,7 +59,7 @@ def with_momentum(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label.rpartition(":")[2])
 def test_a_method_holds_to_the_laws(case):
     failed = [str(v) for v in conformance.check(case, QUICK) if v.error is not None]
     assert not failed, failed
@@ -239,7 +248,8 @@ def test_a_superfed_model_that_never_mixed_is_evaluated_if_asked():
 
 
 def test_the_gradient_of_the_norms_at_zero_is_zero():
-    code = importlib.import_module("pfljax.algorithms._code")
+    method("fedprox_code")  # its folder is on the path from now on
+    code = importlib.import_module("_code")
     a = {"x": jnp.asarray([3.0, 4.0]), "y": jnp.asarray(-2.0)}
     assert code.norms(a) == 7  # 5 + 2, by tensor
     assert code.norms({}) == 0
