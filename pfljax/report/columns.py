@@ -57,7 +57,7 @@ def columns_table(
         for i, method in enumerate(methods)
         if method in column and column[method].mark == "best"
     }
-    header = ["Method", *(f"{name}={value}" for value in cells)]
+    header = ["Method", *cells]
     title = f"Test accuracy by {name}"
     note = f"{NOTES['Columns']} n = {most} seeds."
     return Table(title, header, rows, frozenset(best), note)

@@ -125,7 +125,9 @@ def answer(methods: Frame, with_best: Frame) -> list[str]:
     return sentences
 
 
-def choose_on_validation(frame: Frame, where: str = "") -> list[str]:
+def choose_on_validation(
+    frame: Frame, where: str = "Validation examples"
+) -> list[str]:
     """A sentence: the method that validation examples choose, and its test accuracy."""
     rows = frame[frame.main & frame["last"] & (frame.clients == "all")]
     rows = rows[(rows.metric == "accuracy") & rows.seed.isin(common_seeds(frame))]
@@ -136,8 +138,8 @@ def choose_on_validation(frame: Frame, where: str = "") -> list[str]:
     chosen = means.loc[means.validation.idxmax()]
     on_validation, on_test = 100 * chosen.validation, 100 * chosen.test
     return [
-        f"{where}Validation examples choose {chosen.name} ({on_validation:.2f} % on "
-        f"them); it reaches {on_test:.2f} % on test examples."
+        f"{where} choose {chosen.name} ({on_validation:.2f} % on them); "
+        f"it reaches {on_test:.2f} % on test examples."
     ]
 
 

@@ -48,6 +48,7 @@ SETTINGS: dict[Any, Any] = {
     "svg.hashsalt": "pfljax",  # equal figures have equal names inside
 }
 BAND: dict[str, Any] = {"alpha": 0.15, "linewidth": 0}
+LINE = 0.17  # inches, of a legend
 GRID: dict[str, Any] = {"color": "#e6e6e6", "linewidth": 0.6}
 
 
@@ -95,14 +96,22 @@ def plot_line(axes: Axes, x: Any, y: Any, **style: Any) -> None:
 
 
 def add_legend(axes: Axes) -> None:
-    """Names the labelled lines right of the axes, from the highest end downwards."""
+    """Names the labelled lines right of the axes, from the highest end downwards.
+
+    A figure becomes as high as its legend.
+    """
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     lines.sort(key=lambda line: -np.nan_to_num(np.asarray(line.get_ydata())[-1]))
     legend = axes.legend(
         handles=lines, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False
     )
+    rows = 0
     for text in legend.get_texts():
         text.set_parse_math(False)
+        rows += 1 + text.get_text().count("\n")
+    figure = axes.get_figure(root=True)
+    if figure is not None:
+        figure.set_figheight(max(figure.get_figheight(), 0.5 + LINE * rows))
 
 
 def integer_ticks(axis: Axis) -> None:

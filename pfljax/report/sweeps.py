@@ -68,7 +68,9 @@ def summarise(
     sentences = []
     for value, methods in labels.items():
         part = frame[frame.method.isin(methods)]
-        sentences += overview.choose_on_validation(part, f"{columns}={value}: ")
+        names = [label_without(label, columns, value) for label in part.method]
+        where = f"At {value}, validation examples"
+        sentences += overview.choose_on_validation(part.assign(method=names), where)
     return columns_table(groups, frame, columns, over), sentences
 
 
