@@ -125,9 +125,7 @@ def answer(methods: Frame, with_best: Frame) -> list[str]:
     return sentences
 
 
-def choose_on_validation(
-    frame: Frame, where: str = "Validation examples"
-) -> list[str]:
+def choose_on_validation(frame: Frame, where: str = "Validation examples") -> list[str]:
     """A sentence: the method that validation examples choose, and its test accuracy."""
     rows = frame[frame.main & frame["last"] & (frame.clients == "all")]
     rows = rows[(rows.metric == "accuracy") & rows.seed.isin(common_seeds(frame))]
