@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from pfljax.conformance import toy
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import data_loss
 
 TRAIN, _ = toy.ragged()
 
@@ -16,7 +16,7 @@ def linear():
         return batch.x @ w["head"]
 
     def loss(w, batch, key):
-        return cross_entropy(logits(w, batch, key), batch)
+        return data_loss(toy.quadratic(), logits(w, batch, key), batch)
 
     return toy.quadratic()._replace(
         init=lambda key: {"head": jax.random.normal(key, (3, 3))},

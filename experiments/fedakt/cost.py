@@ -151,8 +151,8 @@ def step_flops(groups: list[Group], pixels: int = 32) -> Iterator[StepFlops]:
     method has one. A loop within a step counts once.
     """
     key: Any = jax.eval_shape(jax.random.key, 0)
-    data = communication.shapes_of_client((pixels, pixels, 3))
     for task, algorithm in groups:
+        data = communication.shapes_of_client(task, (pixels, pixels, 3))
 
         def one_step(key, data, task=task, algorithm=algorithm):
             server, client, turn = communication.first_turn(

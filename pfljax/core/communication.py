@@ -42,25 +42,25 @@ def shapes_of_server(algorithm: Algorithm, task: Task, num_clients: int) -> Any:
     return jax.eval_shape(init, shape_of_key())
 
 
-def shapes_of_client(input_shape: tuple[int, ...]) -> Any:
+def shapes_of_client(task: Task, input_shape: tuple[int, ...]) -> Any:
     """The data of a client with one example, as shapes, for `jax.eval_shape`."""
-    shape: Any = jax.ShapeDtypeStruct
-    number = shape((), jnp.int32)
-    pool = Examples(
-        x=shape((1, *input_shape), jnp.float32),
-        y=shape((1,), jnp.int32),
-    )
-    return ClientData(examples=pool, offset=number, size=number)
+    batch = shapes_of_batch(task, 1, input_shape)
+    number: Any = jax.ShapeDtypeStruct((), jnp.int32)
+    return ClientData(Examples(batch.x, batch.y), offset=number, size=number)
 
 
-def shapes_of_batch(batch_size: int, input_shape: tuple[int, ...]) -> Any:
+def shapes_of_batch(task: Task, batch_size: int, input_shape: tuple[int, ...]) -> Any:
     """One minibatch, as shapes."""
     shape: Any = jax.ShapeDtypeStruct
-    return Batch(
-        x=shape((batch_size, *input_shape), jnp.float32),
-        y=shape((batch_size,), jnp.int32),
-        mask=shape((batch_size,), jnp.float32),
-    )
+    mask = shape((batch_size,), jnp.float32)
+    x = shape((batch_size, *input_shape), jnp.float32)
+    batch = Batch(x, shape((batch_size,), jnp.int32), mask)
+    if task.kind == "classes":
+        return batch
+    outputs = jax.eval_shape(task.predict, shapes_of_model(task), batch)
+    if task.kind == "tokens":
+        return batch._replace(y=shape(outputs.shape[:-1], jnp.int32))
+    return batch._replace(y=outputs)
 
 
 def in_a_round(algorithm: Algorithm) -> list[Algorithm]:
@@ -109,7 +109,9 @@ def trace_exchanges(
             sent.append(Exchange(message, origin, upload))
         return sent
 
-    return jax.eval_shape(exchanges, shape_of_key(), shapes_of_client(input_shape))
+    return jax.eval_shape(
+        exchanges, shape_of_key(), shapes_of_client(task, input_shape)
+    )
 
 
 def shape_of_key() -> Any:

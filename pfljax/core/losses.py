@@ -21,12 +21,12 @@ def proximal(anchor: Params, mu: Any) -> Callable[[Params], Array]:
     return penalty
 
 
-def cross_entropy(logits: Array, batch: Batch) -> Array:
-    """Mean cross-entropy of logits [B, K] over the examples that count, f32[].
+def data_loss(task: Task, outputs: Array, batch: Batch) -> Array:
+    """Mean loss of outputs, such as logits [B, K], over the examples that count, f32[].
 
-    For methods whose logits come from several models; `Task.loss` is that of one.
+    For methods whose outputs come from several models; `Task.loss` is that of one.
     """
-    return mean(example_losses(logits, batch), batch)
+    return mean(task.example_losses(outputs, batch.y), batch)
 
 
 def logits_of_both(
@@ -38,11 +38,6 @@ def logits_of_both(
     """
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), a, b)
     return jax.lax.map(lambda model: task.logits(model, batch, key), stacked)
-
-
-def example_losses(logits: Array, batch: Batch) -> Array:
-    """The cross-entropy of each example, f32[B]."""
-    return optax.softmax_cross_entropy_with_integer_labels(logits, batch.y)
 
 
 def mask_absent(logits: Array, present: Array) -> Array:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.core import factories
+from pfljax.core.kinds import cross_entropy
 from pfljax.core.precision import EXACT
 from pfljax.core.ranges import AtLeastOne, Epochs, NotNegative, Steps
 
@@ -37,14 +38,14 @@ class Examples(NamedTuple):
     """The pool of all examples: one copy for all clients, in its storage type."""
 
     x: Array  # [N, ...], uint8 pixels stay uint8
-    y: Array  # i32[N]
+    y: Array  # i32[N], or the target of another kind of task (`core.kinds`)
 
 
 class Batch(NamedTuple):
     """A minibatch; padding has mask 0 and the values of a real example."""
 
     x: Array  # [B, ...]
-    y: Array  # i32[B]
+    y: Array  # i32[B], or that of another kind
     mask: Array  # f32[B], 1 for an example that counts
 
     @classmethod
@@ -80,7 +81,10 @@ class Task(NamedTuple):
     groups: Params  # "body" or "head" at every leaf of the parameters
     modules: Params  # index of the module, int, at every leaf: 0 .. num_modules - 1
     num_modules: int
-    num_classes: int  # K
+    num_classes: int  # K, the width of the outputs
+    kind: str = "classes"  # of the target and the outputs: a name in `core.kinds`
+    # (outputs, y) -> the loss of each example, f32[B]; `loss` is its mean.
+    example_losses: Callable[[Array, Array], Array] = cross_entropy
     # Examples are tokens 0 .. vocab - 1, which are never scaled; None if x is real.
     vocab: int | None = None
     precision: str = EXACT  # of logits and features: a name in `core.precision`
@@ -195,6 +199,7 @@ class Algorithm(NamedTuple):
     quantities: Callable[[Server, Client], dict[str, Array]] | None = None
     adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
     parts: tuple[str, ...] = ()  # of `Task.groups`: a run refuses a model without them
+    classes: bool = False  # a run refuses a kind of task without classes
     linear: bool = False  # a run refuses a model that is not linear in its parameters
     # The server treats each client's upload separately: a run refuses a channel that
     # replaces all uploads by one value.

@@ -7,6 +7,7 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow, plain
+from pfljax.data.targets import convert_target, strata
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
@@ -24,10 +25,10 @@ class Arrays(NamedTuple):
     """A whole data set on the host."""
 
     x: np.ndarray  # [N, ...], uint8 for pixels, images [N, height, width, channels]
-    y: np.ndarray  # i32[N], 0 .. num_classes - 1
+    y: np.ndarray  # i32[N], 0 .. num_classes - 1, or as its kind says
     client: np.ndarray | None  # i32[N], natural clients 0 .. C-1
     official: np.ndarray  # u8[N], index into OFFICIAL_NAMES
-    num_classes: int
+    num_classes: int  # K, the width of a model's outputs
     shift: Any  # the model sees (x - shift) / scale; a number or one a channel
     scale: Any
     name: str
@@ -35,6 +36,19 @@ class Arrays(NamedTuple):
     class_names: tuple[str, ...]
     client_names: tuple[str, ...] = ()  # C names; () if they are the numbers 0 .. C-1
     groups: Mapping[str, Grouping] = {}  # by name, such as "domain"
+    kind: str = "classes"  # of the targets, a name in `core.kinds`
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels i32[N] by which examples are dealt; `y` itself for classes."""
+        return self.y if self.kind == "classes" else strata(self.kind, self.y)[0]
+
+    @property
+    def num_labels(self) -> int:
+        """The number of different `labels`."""
+        if self.kind == "classes":
+            return self.num_classes
+        return strata(self.kind, self.y)[1]
 
 
 @validate
@@ -51,13 +65,15 @@ def from_arrays(
     source: str = OWN,
     class_names: Any = None,
     groups: Mapping[str, Any] | None = None,
+    task: str = "classes",
 ) -> Arrays:
     """Makes a data set of examples `x` [N, ...] with labels `y` i[N].
 
     Args:
         x: uint8 stays uint8; other integers become int32 and floats float32, in whose
             range they must lie.
-        y: integers from 0; they may be stored as floats.
+        y: integers from 0; they may be stored as floats. Other tasks have the targets
+            that `pfljax.core.kinds` lists.
         client: the client of each example, [N] integers or texts; stored as 0 .. C-1
             in sorted order.
         official: 0 train, 1 test, 2 validation for each example; all train by default.
@@ -70,15 +86,20 @@ def from_arrays(
         class_names: K names; "0", "1", ... by default.
         groups: values of the examples, [N] integers or texts, by name:
             {"domain": domains}. Runs have figures of each group of clients.
+        task: the kind of the targets: "classes", "multilabel", "regression", "tokens"
+            or "ratings".
 
     Raises:
         ValueError: data are empty or masked, lengths differ, types are wrong, or a
             number is NaN, infinite or beyond 32 bits.
     """
     x = _convert_x(as_array("x", x))
-    y = _convert_y(_column("y", y, len(x)), num_classes)
-    if num_classes is None:
-        num_classes = int(y.max()) + 1
+    if task == "classes":
+        y = _convert_y(_column("y", y, len(x)), num_classes)
+        num_classes = num_classes or int(y.max()) + 1
+    else:
+        y, width = convert_target(task, _rows("y", y, len(x)))
+        num_classes = num_classes or width
     if shift is None:
         shift = 0.0
     if scale is None:
@@ -107,6 +128,7 @@ def from_arrays(
             group: _convert_group(group, values, len(x))
             for group, values in (groups or {}).items()
         },
+        kind=task,
     )
 
 
@@ -205,6 +227,17 @@ def _check_names(names: Any, num_classes: int) -> None:
             f"class_names is {brief(names)}; expected a list of {num_classes} texts, "
             "one a class"
         )
+
+
+def _rows(name: str, values: Any, count: int) -> np.ndarray:
+    """Converts what each example has to an array [N, ...]."""
+    rows = as_array(name, values)
+    if rows.shape[:1] != (count,):
+        raise ValueError(
+            f"{name} has shape {list(rows.shape)}, but x has {count} examples; "
+            f"expected [{count}, ...]"
+        )
+    return rows
 
 
 def _column(name: str, values: Any, count: int) -> np.ndarray:

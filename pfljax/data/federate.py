@@ -105,7 +105,9 @@ def federate(
     test = test if sources[TEST] == "clients" else 0.0
     # Seeds [seed, 1] and [seed, 2]: the split and the noise share no draw with the
     # partition, which has the seed alone.
-    split = split_examples(dealt, arrays.y, test, validation, stratified, [seed, 1])
+    split = split_examples(
+        dealt, arrays.labels, test, validation, stratified, [seed, 1]
+    )
     # After the partition, which goes by true labels; before official examples join.
     noisy = flip_labels(arrays, split, dealt, noise, seed)
     for part, source in sources.items():
@@ -204,7 +206,7 @@ def _deal(
     if how == "natural" and arrays.client is not None:
         # Clients are renumbered, because some may have no example among these.
         params = {**params, "client": renumber(arrays.client[index])}
-    dealt = partition(how, arrays.y[index], num_clients, seed, params)
+    dealt = partition(how, arrays.labels[index], num_clients, seed, params)
     return dealt._replace(order=index[dealt.order])
 
 
@@ -214,10 +216,10 @@ def _check_dealt(arrays: Arrays, dealt: Partition, num_clients: int | None) -> N
     count = len(dealt.size)
     if num_clients not in (None, count):
         raise ValueError(f"num_clients is {num_clients}, the partition has {count}")
-    if count * arrays.num_classes > MOST_COUNTS:
+    if count * arrays.num_labels > MOST_COUNTS:
         raise ValueError(
-            f"{count} clients times {arrays.num_classes} classes are more than 2**28 "
-            "counts of labels; choose fewer of either"
+            f"{count} clients times {arrays.num_labels} labels are more than 2**28 "
+            "counts; choose fewer of either"
         )
 
 
@@ -332,4 +334,5 @@ def _assemble(
         index=order.astype(np.int32),
         official=arrays.official[order],
         public=server_data,
+        kind=arrays.kind,
     )

@@ -25,7 +25,7 @@ class Federation:
     train: ClientData  # offset, size i32[C]; examples are the pool, [N, ...]
     validation: ClientData
     test: ClientData
-    num_classes: int
+    num_classes: int  # K, the width of a model's outputs
     shift: Any  # the model sees (x - shift) / scale; a number or one a channel
     scale: Any
     name: str
@@ -36,6 +36,7 @@ class Federation:
     public: ClientData | None = None  # examples of the server, in a pool of their own
     # Examples of other classes that a run has to detect, by split.
     ood: dict[str, Any] | None = None
+    kind: str = "classes"  # of the targets, a name in `core.kinds`
 
     @property
     def num_clients(self) -> int:

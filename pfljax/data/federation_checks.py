@@ -11,7 +11,7 @@ from pfljax.data.edge import brief, type_text
 from pfljax.data.federation import Federation
 from pfljax.data.manifest import PER_CLIENT
 
-IN_MANIFEST = ("dataset", "num_classes", "sha256", "sizes", "official_names")
+IN_MANIFEST = ("dataset", "kind", "num_classes", "sha256", "sizes", "official_names")
 REMEDY = "data.federate(arrays, data.from_indices(...)) makes one"
 
 
@@ -45,7 +45,7 @@ def check_federation(federation: Any) -> None:
         )
     for name in ("index", "official"):
         values = getattr(federation, name)
-        if values is not None and np.shape(values) != arrays.y.shape:
+        if values is not None and np.shape(values) != (len(arrays.y),):
             raise ValueError(
                 f"{name} has shape {list(np.shape(values))}; expected "
                 f"[{len(arrays.y)}], as the pool, or None"
@@ -74,6 +74,7 @@ def _check_examples(name: str, examples: Examples, federation: Federation) -> Ar
             examples.x,
             examples.y,
             num_classes=federation.num_classes,
+            task=federation.kind,
             shift=federation.shift,
             scale=federation.scale,
             class_names=federation.class_names,

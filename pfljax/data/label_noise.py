@@ -101,6 +101,11 @@ def flip_labels(
     noise = label_noise(text, arrays.num_classes)
     if noise is None:
         return arrays
+    if arrays.kind != "classes":
+        raise ValueError(
+            f"noise {text!r} changes classes, but the task is {arrays.kind!r}; choose "
+            "noise 'none'"
+        )
     learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
     if noise.attackers is not None:
         # The same clients attack in a channel.

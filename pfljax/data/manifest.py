@@ -10,6 +10,7 @@ from pfljax.core import factories
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
 from pfljax.data.partitions import PARTITIONS
 from pfljax.data.partitions.base import rank
+from pfljax.data.targets import integers
 
 PARTS = ("train", "validation", "test")
 PER_CLIENT = ("clients", "class_histogram", "official")  # and the sizes, by part
@@ -30,25 +31,26 @@ def describe(
     parts; `sha256` covers labels, indices, offsets and sizes.
     """
     num_clients = sizes.shape[1]
-    labels = arrays.y[order]
+    labels, num_labels = arrays.labels[order], arrays.num_labels
     official = arrays.official[order]
-    label_counts = np.zeros((num_clients, arrays.num_classes), np.int64)
+    label_counts = np.zeros((num_clients, num_labels), np.int64)
     official_counts = np.zeros((num_clients, len(OFFICIAL_NAMES)), np.int64)
     for offset, size in zip(offsets, sizes, strict=True):
-        label_counts += _count(labels, arrays.num_classes, offset, size)
+        label_counts += _count(labels, num_labels, offset, size)
         official_counts += _count(official, len(OFFICIAL_NAMES), offset, size)
     return {
         "dataset": arrays.name,
         "source": arrays.source,
         **settings,
         "params": _with_defaults(settings),
+        "kind": arrays.kind,
         "num_classes": arrays.num_classes,
         "official_names": list(OFFICIAL_NAMES),
         "clients": list(range(num_clients)),
         "sizes": {name: n.tolist() for name, n in zip(PARTS, sizes, strict=True)},
         "class_histogram": label_counts.tolist(),
         "official": official_counts.tolist(),
-        "sha256": _digest(labels, order, offsets, sizes),
+        "sha256": _digest(integers(arrays.y)[order], order, offsets, sizes),
     }
 
 

@@ -149,12 +149,12 @@ def _class_examples(
     """
     num_clients = len(dealt.size)
     client = np.repeat(np.arange(num_clients), dealt.size)
-    holds = np.zeros((num_clients, arrays.num_classes), bool)
-    holds[client, arrays.y[dealt.order]] = True
+    holds = np.zeros((num_clients, arrays.num_labels), bool)
+    holds[client, arrays.labels[dealt.order]] = True
     class_sets, set_of_client = np.unique(holds, axis=0, return_inverse=True)
     set_of_client = set_of_client.reshape(-1)
-    labels = arrays.y[index]
-    size = class_sets @ np.bincount(labels, minlength=arrays.num_classes)
+    labels = arrays.labels[index]
+    size = class_sets @ np.bincount(labels, minlength=arrays.num_labels)
     if np.sum(size) * arrays.x[0].nbytes > MAX_BYTES:
         raise ValueError(
             f"test_from='official_classes' would copy {np.sum(size)} examples "

@@ -8,6 +8,7 @@ import numpy as np
 
 from pfljax import channel
 from pfljax.channel import Channel
+from pfljax.core.kinds import CLASSES, Scoring
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine.clock import Clock
 from pfljax.engine.mesh import Grid
@@ -61,6 +62,7 @@ class Setting(NamedTuple):
     groups: Groups | None = None  # of architectures; None if all have the same
     clock: Clock | None = None  # of virtual seconds; None for none
     mode: Mode | None = None  # of asynchronous rounds; None for synchronous ones
+    scoring: Scoring = CLASSES  # of models, in evaluations
 
 
 def count_gradients(setting: Setting, steps: Any, size: Any, is_first: Any) -> Any:

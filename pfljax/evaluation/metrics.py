@@ -7,11 +7,13 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.core import tree
-from pfljax.core.minibatches import in_batches, take_examples
+from pfljax.core.kinds import CLASSES, KINDS, Scoring
+from pfljax.core.minibatches import in_batches, take_batch, take_examples
 from pfljax.core.types import Array, Batch, ClientData, Params
 from pfljax.evaluation import uncertainty
 from pfljax.evaluation.over_clients import DETECTION, GRID
 from pfljax.evaluation.passes import rows_per_pass
+from pfljax.evaluation.targets import SCORES, count_or_nan
 from pfljax.evaluation.uncertainty import OodExamples
 
 BINS = 15  # of the reliability diagram, equal widths, (low, high]
@@ -35,15 +37,44 @@ def score(
     batch_size: int,
     at_once: int | None = None,
     ood: OodExamples | None = None,
+    scoring: Scoring = CLASSES,
 ) -> dict[str, Array]:
     """Metrics of one client's examples, f32[]; NaN if it has none.
 
-    The arguments are those of `totals`. "loss" is the negative log likelihood. "auroc"
-    is there if `ood` is given. "ece" and "mce" bin the whole set (Guo et al., 2017).
+    The arguments are those of `totals`. Of classes, "loss" is the negative log
+    likelihood. "auroc" is there if `ood` is given. "ece" and "mce" bin the whole set (Guo et al., 2017).
     Their "_batchwise" forms are means over batches in the order of the examples, in
     which a short last batch has the same weight, as in SuPerFed's code.
     """
-    return from_totals(totals(predict, data, batch_size, at_once, ood))
+    sums = totals(predict, data, batch_size, at_once, ood, scoring)
+    whole = score_whole(predict, data, batch_size, scoring)
+    return from_totals(sums, scoring) | whole
+
+
+def score_whole(
+    predict: Callable[[Batch], Array],
+    data: ClientData,
+    batch_size: int,
+    scoring: Scoring,
+) -> dict[str, Array]:
+    """The metrics `scoring.whole`, f32[] each; NaN for a client without examples."""
+    if not scoring.whole:
+        return {}
+    at_once = rows_per_pass(batch_size)
+
+    def predict_pass(index: Array) -> tuple[Array, Array, Array]:
+        batch = take_batch(data, index, at_once)
+        outputs = jax.vmap(predict)(in_batches(batch, batch_size))
+        outputs = outputs.reshape(at_once, *outputs.shape[2:])
+        return outputs.astype(jnp.float32), batch.y, batch.mask
+
+    by_pass = jax.lax.map(predict_pass, jnp.arange(-(-scoring.most // at_once)))
+    every = [leaf.reshape(-1, *leaf.shape[2:]) for leaf in by_pass]
+    nothing = data.size == 0
+    return {
+        name: jnp.where(nothing, jnp.nan, compute(*every))
+        for name, compute in scoring.whole
+    }
 
 
 def score_path(
@@ -52,11 +83,12 @@ def score_path(
     data: ClientData,
     batch_size: int,
     ood: OodExamples | None = None,
+    scoring: Scoring = CLASSES,
 ) -> dict[str, Array]:
     """Metrics f32[11] of the models between `ends` at `GRID`, see `score`.
 
     "ensemble/NAME" f32[] are those of their ensemble, whose probabilities are the mean
-    of the eleven.
+    of the eleven; those of other kinds of tasks are as `core.kinds` averages them.
     """
     a, b = ends
     points = jnp.asarray(GRID)
@@ -67,12 +99,12 @@ def score_path(
 
         # One point after another: eleven models a client would fill the memory.
         logits = jax.lax.map(predict_at, points).astype(jnp.float32)
-        log_p = jax.nn.log_softmax(logits)
-        mean = jax.nn.logsumexp(log_p, axis=0, keepdims=True) - jnp.log(len(GRID))
-        return jnp.concatenate([logits, mean])
+        mean = KINDS[scoring.kind].average(logits)
+        return jnp.concatenate([logits, mean[None]])
 
     models = (len(GRID) + 1,)
-    metrics = from_totals(_add_up(predict_path, models, data, batch_size, None, ood))
+    sums = _add_up(predict_path, models, data, batch_size, None, ood, scoring)
+    metrics = from_totals(sums, scoring)
     path = {name: metric[:-1] for name, metric in metrics.items()}
     ensemble = {f"ensemble/{name}": metric[-1] for name, metric in metrics.items()}
     return path | ensemble
@@ -84,6 +116,7 @@ def totals(
     batch_size: int,
     at_once: int | None = None,
     ood: OodExamples | None = None,
+    scoring: Scoring = CLASSES,
 ) -> dict[str, Array]:
     """Sums over a client's examples; those of two parts of its examples may be added.
 
@@ -94,8 +127,10 @@ def totals(
       at_once: how many examples are predicted at once, a multiple of `batch_size`; None
         for `rows_per_pass`.
       ood: examples of classes that the client does not have.
+      scoring: the kind of task and its losses; metrics of all examples at once are in
+        `score_whole`.
     """
-    return _add_up(jax.vmap(predict), (), data, batch_size, at_once, ood)
+    return _add_up(jax.vmap(predict), (), data, batch_size, at_once, ood, scoring)
 
 
 def _add_up(
@@ -105,6 +140,7 @@ def _add_up(
     batch_size: int,
     at_once: int | None,
     ood: OodExamples | None,
+    scoring: Scoring,
 ) -> dict[str, Array]:
     """`totals` of a stack of models, whose logits are [*models, n, B, K]."""
     at_once = at_once or rows_per_pass(batch_size)
@@ -114,6 +150,9 @@ def _add_up(
         ood_entropy = uncertainty.entropies(predict, ood.examples, batch_size, at_once)
 
     def add_batches(logits: Array, ood_entropy: Array, batches: Batch):
+        if scoring.kind != "classes":
+            return _count_targets(logits, batches, scoring)
+
         def count(logits: Array, batch: Batch) -> dict[str, Array]:
             return _counts(logits, batch.y, batch.mask, ood, ood_entropy)
 
@@ -129,26 +168,38 @@ def _add_up(
         batches = in_batches(batch, batch_size)
         return tree.add(total, add_models(predict(batches), ood_entropy, batches))
 
+    def sums_of_pass(index: Array) -> dict[str, Array]:
+        batch = take_examples(data, index * offsets, offsets > 0)
+        batches = in_batches(batch, batch_size)
+        return add_models(predict(batches), ood_entropy, batches)
+
+    shapes = jax.eval_shape(sums_of_pass, jnp.int32(0))
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     passes = -(-data.size // offsets.size)
-    return jax.lax.fori_loop(0, passes, add_pass, _nothing(models, ood))
+    return jax.lax.fori_loop(0, passes, add_pass, nothing)
 
 
-def _nothing(models: Models, ood: OodExamples | None) -> dict[str, Array]:
-    """The totals of no examples."""
-    scalar = jnp.zeros(models)
-    bins = jnp.zeros((*models, BINS))
-    nothing: dict[str, Array] = {}
-    nothing |= dict.fromkeys(("rows", "top1", "top5", "loss", "entropy"), scalar)
-    nothing |= dict.fromkeys(("brier", "batches", "ece", "mce"), scalar)
-    nothing |= dict.fromkeys(("binned", "correct", "confidence"), bins)
-    if ood is not None:
-        by_holder = jnp.zeros((*models, *ood.held.shape[:-1]))
-        nothing |= {"held": by_holder, "detected": by_holder}
-    return nothing
+def _count_targets(
+    outputs: Array, batches: Batch, scoring: Scoring
+) -> dict[str, Array]:
+    """The totals of batches [n, B] of a kind of task without classes."""
+
+    def count(outputs: Array, batch: Batch) -> dict[str, Array]:
+        outputs = outputs.astype(jnp.float32)
+        losses = jnp.where(batch.mask > 0, scoring.losses(outputs, batch.y), 0)
+        counts = SCORES[scoring.kind].count(outputs, batch.y, batch.mask)
+        return counts | {"loss": losses.sum()}
+
+    return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(count)(outputs, batches))
 
 
-def from_totals(total: dict[str, Array]) -> dict[str, Array]:
+def from_totals(
+    total: dict[str, Array], scoring: Scoring = CLASSES
+) -> dict[str, Array]:
     """Metrics f32[...] from `totals` [...]; NaN where there are no examples."""
+    if scoring.kind != "classes":
+        loss = total["loss"] / count_or_nan(total["rows"])
+        return SCORES[scoring.kind].finish(total) | {"loss": loss}
     # A division by NaN, not by 0: every metric of no examples is NaN.
     has_rows = total["rows"] > 0
     count = jnp.where(has_rows, total["rows"], jnp.nan)

@@ -14,9 +14,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pfljax.core.kinds import CLASSES, Scoring
 from pfljax.core.types import Array, ClientData, Task
 from pfljax.engine import Setting, chunked_vmap, mesh
-from pfljax.evaluation.metrics import from_totals, score, score_path, totals
+from pfljax.evaluation.metrics import (
+    from_totals,
+    score,
+    score_path,
+    score_whole,
+    totals,
+)
 from pfljax.evaluation.passes import rows_per_pass
 from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.evaluation.views import MIXTURE, client_model
@@ -36,7 +43,8 @@ def evaluate_in_two(
         return evaluate_clients(setting, view, width)
     models = client_models(setting, view, width)
     batch_size, grid = setting.local.batch_size, setting.mesh
-    scores = task_scores(Same(task), view, batch_size, grid, width)
+    same = Same(task), view, batch_size, grid, width
+    scores = task_scores(*same, setting.scoring)
 
     def evaluate(state, clients, ids, train, test, ood=None, public=None):
         return scores(models(state, clients, ids, train, public), test, ood)
@@ -58,7 +66,7 @@ def evaluate_clients(setting: Setting, view: str, width: int | None = None) -> E
     client without test examples.
     """
     model_of = client_model(setting, view)
-    score_model = partial(_score(view), setting.algorithm.predict)
+    score_model = _score(view, setting.algorithm.predict, setting.scoring)
     grid, batch_size = setting.mesh, setting.local.batch_size
 
     def locally(same, pools, split):
@@ -156,19 +164,23 @@ def task_scores(
     batch_size: int,
     grid: mesh.Grid | None,
     width: int | None = None,
+    scoring: Scoring = CLASSES,
 ) -> Evaluate:
     """`score_models` of models of the task; the ends of a mixture are two of them."""
-    score_model = partial(_score(view), task.value.predict)
+    score_model = _score(view, task.value.predict, scoring)
     return score_models(score_model, batch_size, grid, width)
 
 
-def _score(view: str) -> Callable[..., dict[str, Array]]:
-    """A function (predict, model, data, batch_size, ood) -> metrics of one client."""
+def _score(
+    view: str, predict: Callable[..., Array], scoring: Scoring
+) -> Callable[..., dict[str, Array]]:
+    """A function (model, data, batch_size, ood) -> metrics of one client."""
     if view == MIXTURE:
-        return score_path
+        return partial(score_path, predict, scoring=scoring)
 
-    def score_model(predict, model, data, batch_size, ood):
-        return score(partial(predict, model), data, batch_size, ood=ood)
+    def score_model(model, data, batch_size, ood):
+        predict_batch = partial(predict, model)
+        return score(predict_batch, data, batch_size, ood=ood, scoring=scoring)
 
     return score_model
 
@@ -185,12 +197,18 @@ def evaluate_server(setting: Setting, task: Task) -> Evaluate:
     if server_model is None:
         raise ValueError("this method keeps no server model; evaluate 'personal'")
     model = jax.jit(server_model)
-    scores = score_server(Same(task), setting.local.batch_size, setting.mesh)
+    of_model = Same(task), setting.local.batch_size, setting.mesh
+    scores = score_server(*of_model, setting.scoring)
     return lambda server, *data: scores(model(server), *data)
 
 
 @memoize
-def score_server(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluate:
+def score_server(
+    task: Same,
+    batch_size: int,
+    grid: mesh.Grid | None,
+    scoring: Scoring = CLASSES,
+) -> Evaluate:
     """A jitted function (params, data, ood) -> metrics f32[U] of one model.
 
     `data` has offset and size i32[U]. Few long spans are cut, so that every device of
@@ -205,7 +223,10 @@ def score_server(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluat
         def add_span(offset, size, held):
             data = client_data(grid, pool, offset, size)
             predict = partial(task.value.predict, params)
-            return totals(predict, data, batch_size, ood=_join(others, held))
+            others_held = _join(others, held)
+            sums = totals(predict, data, batch_size, ood=others_held, scoring=scoring)
+            # Metrics of all examples of a client are those of its whole span.
+            return sums, score_whole(predict, data, batch_size, scoring)
 
         return chunked_vmap.over_clients(add_span, split, work, width=1)
 
@@ -213,18 +234,18 @@ def score_server(task: Same, batch_size: int, grid: mesh.Grid | None) -> Evaluat
         count = len(data.size)
         others, held = _split(ood)
         # Where there are many spans, the devices are busy with whole ones.
-        parts = 1 if count >= 4 * devices else devices
+        parts = 1 if scoring.whole or count >= 4 * devices else devices
         held = jax.tree.map(lambda leaf: jnp.repeat(leaf, parts, axis=0), held)
         split = *cut(data, parts, rows_per_pass(batch_size)), held
         same = params, others
-        by_part = mesh.over_rows(
+        by_part, whole = mesh.over_rows(
             grid, locally, same, data.examples, split, count * parts
         )
 
         def add_parts(leaf: Array) -> Array:
             return leaf.reshape(count, parts, *leaf.shape[1:]).sum(1)
 
-        return from_totals(jax.tree.map(add_parts, by_part))
+        return from_totals(jax.tree.map(add_parts, by_part), scoring) | whole
 
     return jax.jit(scores)
 

@@ -16,7 +16,8 @@ from jax.flatten_util import ravel_pytree
 
 from pfljax.core import statistics, tree
 from pfljax.core.communication import shapes_of_model
-from pfljax.core.losses import cross_entropy
+from pfljax.core.kinds import cross_entropy
+from pfljax.core.losses import mean
 from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Params, Task
 from pfljax.landscape import stacked
@@ -106,7 +107,7 @@ def make_objective(
     def loss(w: Array, batch: Batch) -> Array:
         model = tree.merge(unravel(w), rest)
         logits = predict(model, batch).astype(jnp.float32)
-        return cross_entropy(logits, batch)
+        return mean(cross_entropy(logits, batch.y), batch)
 
     def gradient(batch: Batch, w: Array) -> tuple[Array, Array]:
         return jax.value_and_grad(loss)(w, batch)

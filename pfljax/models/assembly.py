@@ -6,22 +6,24 @@ it in training mode, and the part and the module that each leaf belongs to.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-import optax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from pfljax.core import requirements, statistics, tree
+from pfljax.core import factories, requirements, statistics, tree
+from pfljax.core.components import Component, convert
+from pfljax.core.kinds import KINDS
 from pfljax.core.losses import mean
 from pfljax.core.precision import EXACT, PRECISIONS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import mixed_precision
 from pfljax.models.variables import split, without_key
 
-LOSSES = {"cross_entropy": optax.softmax_cross_entropy_with_integer_labels}
 PARTS = ("body", "head")
+Loss = str | Component | Callable[[Array, Array], Array]
 # (state, x, mask, part, key) -> (outputs, new statistics); see `assemble`.
 Apply = Callable[..., tuple[Array, Params]]
 
@@ -32,7 +34,8 @@ def assemble(
     apply: Apply,
     normalise: Callable[[Array], Array],
     example: np.ndarray,
-    loss: str,
+    kind: str,
+    loss: Loss,
     shapes: Params,
     order: Sequence[tuple[str, ...]],
     precision: str = EXACT,
@@ -47,13 +50,14 @@ def assemble(
         key the model is in training mode, with None in evaluation mode.
       normalise: raw x -> the numbers that the body takes.
       example: one raw example, [1, *input_shape].
-      loss: a name in `LOSSES`.
+      kind: a name in `core.kinds.KINDS`.
+      loss: as in `example_losses`.
       shapes: params, abstract or not; its top level is "body" and "head".
       order: the paths of the modules, first to last; absent ones come after, sorted.
       precision: a name in `core.precision.PRECISIONS`; see `mixed_precision`.
       vocab: the number of tokens, if examples are tokens.
     """
-    requirements.require_known("loss", loss, LOSSES)
+    losses = example_losses(kind, loss)
     requirements.require_known("precision", precision, PRECISIONS)
     run = _runner(apply, normalise, precision)
 
@@ -76,7 +80,7 @@ def assemble(
     outputs = jax.eval_shape(head, shapes, z)
     return Task(
         init=init,
-        loss=_mean_loss(LOSSES[loss], logits),
+        loss=_mean_loss(losses, logits),
         logits=logits,
         features=features,
         predict=predict,
@@ -85,6 +89,8 @@ def assemble(
         modules=modules,
         num_modules=num_modules,
         num_classes=outputs.shape[-1],
+        kind=kind,
+        example_losses=losses,
         vocab=vocab,
         precision=precision,
         feature_shape=z.shape[1:],
@@ -131,6 +137,30 @@ def _feature_batch(z: Array, mask: Array | None) -> Batch:
     """Makes a batch of features; without a mask all of them count."""
     batch = Batch.full(z)
     return batch if mask is None else batch._replace(mask=mask)
+
+
+def example_losses(kind: str, loss: Loss) -> Callable[[Array, Array], Array]:
+    """A function (outputs [B, ...], y [B, ...]) -> the loss of each example, f32[B].
+
+    Args:
+      kind: a name in `core.kinds.KINDS`.
+      loss: the name of a loss of this kind with its options, such as "huber:delta=2";
+        "auto" for the first one; or such a function of your own.
+
+    Raises:
+      ValueError: the kind, the loss or an option is unknown or wrong.
+    """
+    requirements.require_known("kind", kind, KINDS)
+    if callable(loss) and not isinstance(loss, Component):
+        return loss
+    choice = convert(loss)
+    known = KINDS[kind].losses
+    if choice.name == "auto":
+        choice = Component(next(iter(known)))
+    requirements.require_known("loss", choice.name, known)
+    factory = known[choice.name]
+    factories.check("loss", choice, factory)
+    return partial(factory, **choice.options) if choice.args else factory
 
 
 def _mean_loss(

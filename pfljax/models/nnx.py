@@ -11,7 +11,7 @@ from flax.traverse_util import unflatten_dict
 from pfljax.core import requirements
 from pfljax.core.precision import EXACT
 from pfljax.core.types import Array, Key, Params, Task
-from pfljax.models.assembly import Apply, assemble, find_vocab, zero_example
+from pfljax.models.assembly import Apply, Loss, assemble, find_vocab, zero_example
 from pfljax.models.nnx_batch_norm import mask_examples
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, join
@@ -25,7 +25,8 @@ def task_from_nnx(
     *,
     shift: Any = 0.0,
     scale: Any = 1.0,
-    loss: str = "cross_entropy",
+    kind: str = "classes",
+    loss: Loss = "auto",
     precision: str = EXACT,
 ) -> Task:
     """Makes the task of the NNX module that `factory` makes, like `task` for Linen.
@@ -42,7 +43,8 @@ def task_from_nnx(
       input_shape: the shape of one raw example x, without the batch axis.
       shift: subtracted from x, a number or an array that broadcasts to an example.
       scale: x - shift is divided by it, unless x are tokens.
-      loss: the loss of an example, a name in `pfljax.models.assembly.LOSSES`.
+      kind: what the targets are, a name in `pfljax.core.kinds.KINDS`.
+      loss: the loss of an example, see `pfljax.models.assembly.example_losses`.
       precision: "float32", "tf32" or "bfloat16", in which body and head compute
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
@@ -70,6 +72,7 @@ def task_from_nnx(
         normalise=normaliser(input_shape, shift, scale, precision, vocab),
         example=example,
         vocab=vocab,
+        kind=kind,
         loss=loss,
         shapes=_join(abstract),
         order=order,

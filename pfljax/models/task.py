@@ -14,7 +14,14 @@ from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import units
-from pfljax.models.assembly import PARTS, Apply, assemble, find_vocab, zero_example
+from pfljax.models.assembly import (
+    PARTS,
+    Apply,
+    Loss,
+    assemble,
+    find_vocab,
+    zero_example,
+)
 from pfljax.models.batch_norm import mask_and_mode, skip_stateless
 from pfljax.models.normaliser import normaliser
 from pfljax.models.variables import State, from_linen
@@ -29,7 +36,8 @@ def task(
     *,
     shift: Any = 0.0,
     scale: Any = 1.0,
-    loss: str = "cross_entropy",
+    kind: str = "classes",
+    loss: Loss = "auto",
     precision: str = EXACT,
 ) -> Task:
     """Makes the task of a Linen module that has two submodules, `body` and `head`.
@@ -48,7 +56,8 @@ def task(
       input_shape: the shape of one raw example x, without the batch axis.
       shift: subtracted from x, a number or an array that broadcasts to an example.
       scale: x - shift is divided by it, unless x are tokens.
-      loss: the loss of an example, a name in `pfljax.models.assembly.LOSSES`.
+      kind: what the targets are, a name in `pfljax.core.kinds.KINDS`.
+      loss: the loss of an example, see `pfljax.models.assembly.example_losses`.
       precision: "float32", "tf32" or "bfloat16", in which body and head compute
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
@@ -72,16 +81,18 @@ def task(
         normalise=normaliser(input_shape, shift, scale, precision, vocab),
         example=example,
         vocab=vocab,
+        kind=kind,
         loss=loss,
         shapes=shapes,
         order=order,
         precision=precision,
     )
 
-    options = {"shift": shift, "scale": scale, "loss": loss, "precision": precision}
+    options = {"shift": shift, "scale": scale, "kind": kind, "loss": loss}
 
     def resize(widths: dict[units.Path, int]) -> Task:
-        return task(units.resize(module, widths), input_shape, **options)
+        resized = units.resize(module, widths)
+        return task(resized, input_shape, precision=precision, **options)
 
     layers = partial(units.layer_units, module, shapes)
     return assembled._replace(units=layers, resized=resize)
@@ -133,13 +144,20 @@ def _method(part: str | None) -> Callable[..., Any] | None:
     return lambda model, x: getattr(model, part)(x)
 
 
-def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None:
+def check_task(
+    task: Task, input_shape: Sequence[int], num_classes: int, kind: str = "classes"
+) -> None:
     """Refuses a task that cannot be evaluated on such examples.
 
     Raises:
-      ValueError: its logits are not [B, K], or those of an example change with the rest
-        of its batch.
+      ValueError: its kind is another one, its outputs are not [B, K], or those of an
+        example change with the rest of its batch.
     """
+    if task.kind != kind:
+        raise ValueError(
+            f"the task is of the kind {task.kind!r}, expected {kind!r}, that of the "
+            f"data: make it with models.task(module, input_shape, kind={kind!r})"
+        )
     example = np.zeros((1, *input_shape), np.float32)
 
     def predict() -> Array:
@@ -148,7 +166,8 @@ def check_task(task: Task, input_shape: Sequence[int], num_classes: int) -> None
 
     shape = jax.eval_shape(predict).shape
     # More logits are allowed: a federation may have a part of a data set's classes.
-    if len(shape) != 2 or shape[1] < num_classes:
+    axes = 3 if kind == "tokens" else 2
+    if len(shape) != axes or shape[-1] < num_classes:
         raise ValueError(
             f"the task makes logits of shape {shape} for one example, expected "
             f"{(1, num_classes)}: one for each class of the federation"

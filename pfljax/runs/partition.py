@@ -15,6 +15,7 @@ import numpy as np
 from pfljax.data.arrays import OWN
 from pfljax.data.federation import Federation
 from pfljax.data.manifest import PARTS
+from pfljax.data.targets import integers
 
 
 def manifest(
@@ -44,13 +45,13 @@ def _checksums(training: Federation, unseen: Federation | None) -> dict[str, int
     pool = training.train.examples
     checksums = {
         "x_crc32": crc(pool.x),
-        "labels_crc32": _crc_of_integers(pool.y),
+        "labels_crc32": _crc_of_integers(integers(pool.y)),
         "spans_crc32": _crc_of_integers(*_spans(training, unseen).values()),
     }
     if training.public is not None:
         public = training.public.examples
         checksums["public_crc32"] = crc(public.x)
-        checksums["public_labels_crc32"] = _crc_of_integers(public.y)
+        checksums["public_labels_crc32"] = _crc_of_integers(integers(public.y))
     return checksums
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from pfljax.core import tree
 from pfljax.core.aggregation import record
 from pfljax.core.factories import component
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import data_loss
 from pfljax.core.minibatches import take_batch
 from pfljax.core.public_examples import require_public
 from pfljax.core.ranges import AtLeastOne, NotNegative, Positive, Share
@@ -106,7 +106,7 @@ def composition(task: Task, params: Params, batch: Any, beta: float) -> Array:
         in_class = batch._replace(mask=(batch.y == label).astype(jnp.float32))
 
         def loss(params: Params) -> Array:
-            return cross_entropy(task.head(params, features), in_class)
+            return data_loss(task, task.head(params, features), in_class)
 
         return tree.square_norm(jax.grad(loss)(params))
 

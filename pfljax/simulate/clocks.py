@@ -178,5 +178,5 @@ def pending_shapes(
             metrics=metrics,
         )
 
-    client = shapes_of_client(shape.input_shape)
+    client = shapes_of_client(task, shape.input_shape)
     return jax.eval_shape(make_pending, shape_of_key(), client)

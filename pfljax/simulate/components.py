@@ -48,6 +48,8 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
         shape.shift,
         shape.scale,
         experiment.precision,
+        shape.kind,
+        experiment.loss,
         # A notebook may define a function again.
         tuple(components.list_own(experiment).values()),
     )
@@ -85,18 +87,22 @@ def _task(
     shift: Any,
     scale: Any,
     precision: str,
+    kind: str,
+    loss: Component,
     own: tuple[Callable, ...],
 ) -> Task:
-    of_data = num_classes, input_shape, shift, scale, precision, own
+    of_data = num_classes, input_shape, shift, scale, precision, kind, loss, own
     task = models.task(
         models.model(choice.name, num_classes, **choice.options),
         input_shape,
         shift=shift,
         scale=scale,
         precision=precision,
+        kind=kind,
+        loss=loss,
     )
     if is_own(choice.name):
-        models.check_task(task, input_shape, num_classes)
+        models.check_task(task, input_shape, num_classes, kind)
     if proxy is None:
         return task
     return task._replace(proxy=_task(proxy, None, *of_data))

@@ -121,6 +121,7 @@ def load_task(path: str | Path, client: int = 0) -> Task:
         num_classes=manifest["num_classes"],
         shift=manifest["shift"],
         scale=manifest["scale"],
+        kind=manifest["kind"],
         # The sizes and the selection are left out: no model depends on them.
         for_method=tuple(
             factories.select_context(factory, max_examples=1, num_public=1).items()

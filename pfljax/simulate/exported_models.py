@@ -58,7 +58,7 @@ def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[tuple[Any, Pr
         assert algorithm.server_model is not None
         return algorithm.server_model(server)
 
-    client = shapes_of_client(shape.input_shape)
+    client = shapes_of_client(task, shape.input_shape)
     personal = jax.eval_shape(model, shape_of_key(), client)
     forms = [(personal, algorithm.predict)]
     for other in (task_of_server(algorithm, task), task, task.proxy):

@@ -27,9 +27,11 @@ from pfljax.simulate.shape import Shape
 
 
 @memoize
-def check_task(own: Same, input_shape: tuple[int, ...], num_classes: int) -> None:
+def check_task(
+    own: Same, input_shape: tuple[int, ...], num_classes: int, kind: str
+) -> None:
     """`models.check_task` of the user's own model, once for all widths and runs."""
-    models.check_task(own.value, input_shape, num_classes)
+    models.check_task(own.value, input_shape, num_classes, kind)
 
 
 def check_tokens(tasks: Iterable[Task], federation: Federation) -> None:
@@ -105,8 +107,8 @@ def check_own(
         return logits, quantities
 
     batch_size = setting.local.batch_size
-    batch = shapes_of_batch(batch_size, shape.input_shape)
-    client = shapes_of_client(shape.input_shape)
+    batch = shapes_of_batch(task, batch_size, shape.input_shape)
+    client = shapes_of_client(task, shape.input_shape)
     logits, quantities = jax.eval_shape(predict, shape_of_key(), client, batch)
     for role, values in logits.items():
         _check_logits(name, role, values, (batch_size, task.num_classes))

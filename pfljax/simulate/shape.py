@@ -16,9 +16,10 @@ class Shape(NamedTuple):
 
     num_clients: int
     input_shape: tuple[int, ...]
-    num_classes: int
+    num_classes: int  # the width of the outputs
     shift: Any = 0.0
     scale: Any = 1.0
+    kind: str = "classes"  # of the targets, a name in `core.kinds`
     for_method: tuple[tuple[str, Any], ...] = ()  # keywords that the method asks for
     for_selection: tuple[tuple[str, Any], ...] = ()  # likewise, the selection
 
@@ -39,6 +40,7 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
         num_classes=federation.num_classes,
+        kind=federation.kind,
         shift=_hashable(federation.shift),
         scale=_hashable(federation.scale),
         for_method=tuple(for_method.items()),

@@ -122,7 +122,7 @@ def _simulation(
     experiment = kind.example
     task = own.value if own else make_task(experiment, shape)
     if own:
-        model_checks.check_task(own, shape.input_shape, shape.num_classes)
+        model_checks.check_task(own, shape.input_shape, shape.num_classes, shape.kind)
     if initial is not None:
         task = start_from(task, initial)
     setting, num_clients = make_setting(experiment, task, shape), shape.num_clients

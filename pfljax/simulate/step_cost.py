@@ -36,7 +36,7 @@ def step_flops(setting: Setting, task: Task, shape: Shape) -> float | None:
 
 def _flops_of_gradient(task: Task, batch_size: int, shape: Shape) -> float | None:
     """FLOPs of the gradient of the loss on a minibatch."""
-    arguments = shapes_of_batch(batch_size, shape.input_shape), shape_of_key()
+    arguments = shapes_of_batch(task, batch_size, shape.input_shape), shape_of_key()
     lowered = jax.jit(jax.grad(task.loss)).lower(shapes_of_model(task), *arguments)
     # XLA counts the body of a loop once, which is too little for a loop in the model.
     if "stablehlo.while" in lowered.as_text():

@@ -8,7 +8,6 @@ Running statistics (`core.statistics`) are not random. They are in `mean` and `s
 they are, and `spread` and `precision` have None in their place.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +17,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from pfljax.core import statistics, tree
-from pfljax.core.types import Array, Batch, Key, Params
+from pfljax.core.kinds import KINDS
+from pfljax.core.types import Array, Batch, Key, Params, Task
 
 LEAST = 1e-18  # of std: float32 can hold the squares of std and of 1 / std
 
@@ -184,18 +184,19 @@ def predictive(
     return Ensemble(fixed=fixed, drawn=draws(q, key, count))
 
 
-def predicting(predict: Callable[[Any, Batch], Array]) -> Callable[[Any, Batch], Array]:
-    """`predict` for a model; for an ensemble, the log of its mean probabilities."""
+def predicting(
+    task: Task, predict: Callable[[Any, Batch], Array]
+) -> Callable[[Any, Batch], Array]:
+    """`predict` for a model; for an ensemble, the mean of its models' predictions."""
 
     def predict_either(model: Any, batch: Batch) -> Array:
         if not isinstance(model, Ensemble):
             return predict(model, batch)
 
-        def log_probabilities(drawn: Any) -> Array:
-            logits = predict(tree.merge(model.fixed, drawn), batch)
-            return jax.nn.log_softmax(logits)
+        def predict_drawn(drawn: Any) -> Array:
+            return predict(tree.merge(model.fixed, drawn), batch)
 
-        by_draw = jax.vmap(log_probabilities)(model.drawn)
-        return jax.nn.logsumexp(by_draw, 0) - math.log(len(by_draw))
+        outputs = jax.vmap(predict_drawn)(model.drawn)
+        return KINDS[task.kind].average(outputs)
 
     return predict_either

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from pfljax.algorithms.bayesian._gaussian import Gaussian
-from pfljax.core.losses import cross_entropy, logits_of_both
+from pfljax.core.losses import data_loss, logits_of_both
 from pfljax.core.types import Array, Batch, Key, Params, Task
 
 
@@ -58,10 +58,10 @@ def loss(
     batch: Batch,
     key: Key,
 ) -> Array:
-    """The cross-entropy of both paths, or the task's loss of the shared one alone."""
+    """The loss of both paths' outputs, or the task's loss of the shared one alone."""
     if not _has_private(model):
         return task.loss(model.shared, batch, key)
-    return cross_entropy(logits(task, model, batch, key), batch)
+    return data_loss(task, logits(task, model, batch, key), batch)
 
 
 def _has_private(model: Lateral) -> bool:

@@ -80,7 +80,7 @@ def pfedbayes(
         server_model=lambda w: w.mean,
         personal=lambda turn, w, q, data: predictive(turn, in_leaves(q)),
         newcomer=lambda turn, w, data: predictive(turn, w),
-        predict=gaussian.predicting(task.predict),
+        predict=gaussian.predicting(task, task.predict),
         origin=lambda w, q, upload: copy_statistics(in_leaves(q), w),
     )
 

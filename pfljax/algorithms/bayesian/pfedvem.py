@@ -113,7 +113,7 @@ def pfedvem(
         newcomer=newcomer,
         # As the client would send them in its next round.
         quantities=lambda server, q: confidence(q, tree.split(server, in_head)[0]),
-        predict=gaussian.predicting(task.predict),
+        predict=gaussian.predicting(task, task.predict),
         origin=origin,
         parts=("body", "head"),
     )

@@ -101,7 +101,7 @@ def virtual(
         server_model=lambda s: gaussian.gaussian(s).mean,
         personal=personal,
         newcomer=newcomer,
-        predict=gaussian.predicting(partial(lateral.logits, task)),
+        predict=gaussian.predicting(task, partial(lateral.logits, task)),
         origin=zero_origin,
         uploads_by_client=True,
     )

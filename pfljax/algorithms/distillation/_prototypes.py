@@ -16,7 +16,7 @@ import optax
 
 from pfljax.algorithms._classes import class_sums
 from pfljax.core import aggregation, tree
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import data_loss
 from pfljax.core.training import Objective, mean_over_examples
 from pfljax.core.types import (
     Array,
@@ -130,7 +130,7 @@ def pull_features(task: Task, pull: Callable[[Array, Batch], Array]) -> Objectiv
         # One forward pass for both terms: two would move running statistics twice.
         z = task.features(w, batch, key)
         logits = task.head(w, z, batch.mask, key)
-        loss = cross_entropy(logits, batch)
+        loss = data_loss(task, logits, batch)
         return loss + pull(z, batch), loss
 
     return objective

@@ -28,7 +28,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy
-from pfljax.core.losses import cross_entropy, square_distance
+from pfljax.core.losses import data_loss, square_distance
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
@@ -66,8 +66,8 @@ def fedakt(
         features = task.features(w, batch, key)
         shared = proxy.features(adapter, batch, derive(key, "adapter"))
         logits = task.head(w, features, batch.mask, key)
-        loss = cross_entropy(logits, batch)
-        of_adapter = cross_entropy(task.head(w, shared), batch)
+        loss = data_loss(task, logits, batch)
+        of_adapter = data_loss(task, task.head(w, shared), batch)
         gap = square_distance(features, shared, batch)
         total = loss + float(hdu) * of_adapter + lam * fmd_grad_scale * gap
         factor = jnp.sum(batch.mask) if reduction == "sum" else 1

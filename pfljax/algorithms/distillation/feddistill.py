@@ -31,7 +31,7 @@ from pfljax.algorithms.distillation._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import data_loss
 from pfljax.core.optimizers import local_optimizer
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import over_batches
@@ -78,7 +78,7 @@ def training(task, local, lam, distance):
 
         def objective(w, batch, key):
             logits = task.logits(w, batch, key)
-            loss = cross_entropy(logits, batch)
+            loss = data_loss(task, logits, batch)
             penalty = lam * towards(target, logits, batch, distance)
             return loss + penalty, (logits, {"loss": loss, "penalty": penalty})
 

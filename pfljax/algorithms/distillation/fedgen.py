@@ -35,7 +35,7 @@ from pfljax.algorithms.distillation._prototypes import width
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
-from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.losses import data_loss, divergence
 from pfljax.core.ranges import AtLeastOne, Count, NotNegative
 from pfljax.core.server_model import wrap_server
 from pfljax.core.training import fit_objective
@@ -163,7 +163,7 @@ def guide(task, message, alpha, beta):
     def objective(params, batch, key):
         keys = jax.random.split(derive(key, "generator"), 3)
         logits = task.logits(params, batch, key)
-        loss = cross_entropy(logits, batch)
+        loss = data_loss(task, logits, batch)
         r = generator.draw_labels(message.labels, keys[0], len(batch.y))
         # Both kinds of labels at once: this halves the compile time.
         labels = jnp.stack([r, batch.y])
@@ -173,7 +173,7 @@ def guide(task, message, alpha, beta):
         drawn = draw(message.g, labels, keys[1:], masks)
         classify = jax.vmap(head_logits, (None, None, 0))
         for_r, for_y = classify(task, params, drawn.z)
-        generated = cross_entropy(for_r, Batch.full(drawn.z[0], r))
+        generated = data_loss(task, for_r, Batch.full(drawn.z[0], r))
         gap = divergence(for_y, logits, batch)
         return loss + alpha * generated + beta * gap, loss
 

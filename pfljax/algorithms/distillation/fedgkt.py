@@ -42,7 +42,7 @@ from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, perceptron, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
-from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.losses import data_loss, divergence
 from pfljax.core.optimizers import ServerRate, learning_rate
 from pfljax.core.ranges import AtLeastOne, Count, NotNegative, Positive
 from pfljax.core.training import fit_objective
@@ -117,7 +117,7 @@ def fedgkt(
         init=init,
         message=lambda turn, server, w: tree.take_or(server.answers, turn.id),
         train=training(task, local, alpha, temperature, max_examples),
-        aggregate=answering(at_server, alpha, temperature, server_epochs),
+        aggregate=answering(task, at_server, alpha, temperature, server_epochs),
         personal=lambda turn, server, w, data: Pair(w=w, g=server.g),
         predict=predict,
         origin=origin,
@@ -135,7 +135,7 @@ def training(task, local, alpha, temperature, max_examples):
             labels = tree.take(data.examples.y, data.offset + number)
             batch = batch._replace(y=labels)
             logits = task.logits(w, batch, key)
-            loss = cross_entropy(logits, batch)
+            loss = data_loss(task, logits, batch)
             gap = soft_kl(tree.take(message.s, number), logits, batch, temperature)
             return loss + alpha * message.known * gap, loss
 
@@ -147,13 +147,13 @@ def training(task, local, alpha, temperature, max_examples):
     return train
 
 
-def answering(local, alpha, temperature, epochs):
+def answering(task, local, alpha, temperature, epochs):
     """The `aggregate`: trains the server's network, and keeps its last logits."""
 
     def objective(g, batch, z):
         logits = perceptron.apply(g, batch.x)
         gap = soft_kl(z, logits, batch, temperature)
-        return gap + alpha * cross_entropy(logits, batch), logits
+        return gap + alpha * data_loss(task, logits, batch), logits
 
     def aggregate(server, uploads, cohort):
         if epochs == 0:

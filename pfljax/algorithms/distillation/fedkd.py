@@ -40,7 +40,7 @@ from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy, unsent
-from pfljax.core.losses import cross_entropy, divergence, square_distance
+from pfljax.core.losses import data_loss, divergence, square_distance
 from pfljax.core.ranges import AtLeastOne, Share
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Array, Local, Params, Task, zero_origin
@@ -133,8 +133,8 @@ def mutual(task, proxy):
         mentor = outputs(task, w, batch, key)
         mentee = outputs(proxy, v, batch, derive(key, "mentee"))
         projected = mentee._replace(features=mentee.features @ projection)
-        loss, mentor_total = adaptive(mentor, projected, batch)
-        _, mentee_total = adaptive(projected, mentor, batch)
+        loss, mentor_total = adaptive(task, mentor, projected, batch)
+        _, mentee_total = adaptive(task, projected, mentor, batch)
         return mentor_total + mentee_total, loss
 
     return objective
@@ -147,12 +147,12 @@ def outputs(task, params, batch, key):
     return Outputs(features=z.reshape(len(z), -1), logits=logits)
 
 
-def adaptive(own, other, batch):
+def adaptive(task, own, other, batch):
     """(CE of a model, its objective), where the other model is constant."""
     other = jax.lax.stop_gradient(other)
-    loss = cross_entropy(own.logits, batch)
+    loss = data_loss(task, own.logits, batch)
     # Distillation is weak if models are bad; q of a batch without examples is 0.
-    q = jnp.maximum(loss + cross_entropy(other.logits, batch), 1e-8)
+    q = jnp.maximum(loss + data_loss(task, other.logits, batch), 1e-8)
     return loss, loss + distance(own, other, batch) / q
 
 

@@ -20,7 +20,7 @@ from pfljax.core import aggregation
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import keep_of_proxy
-from pfljax.core.losses import cross_entropy, divergence
+from pfljax.core.losses import data_loss, divergence
 from pfljax.core.ranges import Share
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
@@ -46,11 +46,11 @@ def fml(
         w, v = pair
         logits = task.logits(w, batch, key)
         meme = proxy.logits(v, batch, derive(key, "meme"))
-        loss = cross_entropy(logits, batch)
+        loss = data_loss(task, logits, batch)
         gap_w = divergence(meme, logits, batch)
         gap_v = divergence(logits, meme, batch)
         loss_w = alpha * loss + (1 - alpha) * gap_w
-        loss_v = beta * cross_entropy(meme, batch) + (1 - beta) * gap_v
+        loss_v = beta * data_loss(task, meme, batch) + (1 - beta) * gap_v
         return loss_w + loss_v, loss
 
     def train(turn, v, w, data):

@@ -40,7 +40,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
 from pfljax.core.local_statistics import drop, unsent
-from pfljax.core.losses import cross_entropy, mask_absent
+from pfljax.core.losses import data_loss, mask_absent
 from pfljax.core.ranges import Positive
 from pfljax.core.training import fit
 from pfljax.core.types import Algorithm, Local, Params, Task
@@ -118,7 +118,7 @@ def training(task, local, classes):
 
         def loss(w, batch, key):
             logits = task.logits(w, batch, key)
-            return cross_entropy(mask_absent(logits, present), batch)
+            return data_loss(task, mask_absent(logits, present), batch)
 
         w, metrics = fit(loss, w, data, turn, local)
         return client, Slice(w=w, present=present), metrics

@@ -25,7 +25,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import fold
-from pfljax.core.losses import cross_entropy, logits_of_both
+from pfljax.core.losses import data_loss, logits_of_both
 from pfljax.core.ranges import AtLeastOne, Count, Share, Steps
 from pfljax.core.requirements import require
 from pfljax.core.training import fit, mean_over_examples
@@ -131,7 +131,7 @@ def mixture_loss(task, mixture, batch, key):
     """The mean loss of the mixed logits, for training one of the models."""
     private, h_g = mixture
     z_k, z_g = (task.logits(model, batch, key) for model in (private.h, h_g))
-    return cross_entropy(mix(mixture, z_k, z_g), batch)
+    return data_loss(task, mix(mixture, z_k, z_g), batch)
 
 
 def fit_shares(task, local, grid, turn, mixture, data):
@@ -147,7 +147,7 @@ def fit_shares(task, local, grid, turn, mixture, data):
         trained = mixture._replace(private=Private(h, share))
 
         def value(batch):
-            return cross_entropy(predict(task, trained, batch), batch)
+            return data_loss(task, predict(task, trained, batch), batch)
 
         mean = mean_over_examples(value, data, local.batch_size)
         return mean, trained.private, metrics

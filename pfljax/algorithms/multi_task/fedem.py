@@ -26,7 +26,8 @@ import jax.numpy as jnp
 from pfljax.algorithms._models import draw_models
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core.factories import component
-from pfljax.core.losses import example_losses, mean
+from pfljax.core.kinds import KINDS
+from pfljax.core.losses import mean
 from pfljax.core.ranges import AtLeastOne, Count
 from pfljax.core.training import fit, mean_over_examples
 from pfljax.core.types import Algorithm, Array, Local, Params, Task
@@ -81,8 +82,7 @@ def fedem(
 
     def predict(mixture, batch):
         logits = jax.vmap(task.predict, in_axes=(0, None))(mixture.models, batch)
-        log_pi = jnp.log(mixture.pi)[:, None, None]
-        return jax.nn.logsumexp(log_pi + jax.nn.log_softmax(logits), axis=0)
+        return KINDS[task.kind].average(logits, jnp.log(mixture.pi))
 
     return fedavg(task, local)._replace(
         init=lambda params, count, key: draw_models(task, params, components, key),
@@ -97,10 +97,10 @@ def fedem(
 
 
 def losses(task, models, batch, key):
-    """The cross-entropy of each model at each example, f32[M, B]."""
+    """The loss of each model at each example, f32[M, B]."""
 
     def model_losses(w):
-        return example_losses(task.logits(w, batch, key), batch)
+        return task.example_losses(task.logits(w, batch, key), batch.y)
 
     return jax.vmap(model_losses)(models)
 

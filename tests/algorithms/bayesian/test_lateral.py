@@ -5,7 +5,7 @@ import numpy as np
 from pfljax.algorithms.bayesian import _lateral as lateral
 from pfljax.algorithms.bayesian._lateral import Lateral
 from pfljax.conformance import toy
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import data_loss
 from pfljax.core.types import Batch
 
 TASK = toy.classifier()
@@ -22,7 +22,7 @@ def test_a_gate_adds_the_logits_of_the_own_path_by_class():
     expected = shared + np.asarray([0.5, 0, 0]) * own
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     loss = lateral.loss(TASK, Lateral(SHARED, OWN, GATE), BATCH, KEY)
-    assert float(loss) == float(cross_entropy(found, BATCH))
+    assert float(loss) == float(data_loss(TASK, found, BATCH))
 
 
 def test_without_an_own_path_it_is_the_shared_model():

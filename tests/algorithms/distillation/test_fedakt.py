@@ -11,7 +11,7 @@ from pfljax.algorithms.distillation.fedakt import fedakt
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy
 from pfljax.core import tree
-from pfljax.core.losses import cross_entropy
+from pfljax.core.losses import data_loss
 from pfljax.core.minibatches import take_examples
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Local
@@ -52,8 +52,8 @@ def routed(w, adapter, lam, scale=1):
         w = tree.merge(body, head)
         own = TASK.features(w, batch, None)
         shared = TASK.features(tree.merge(adapter, head), batch, None)
-        first = cross_entropy(TASK.head(w, own), batch)
-        second = cross_entropy(TASK.head(w, shared), batch)
+        first = data_loss(TASK, TASK.head(w, own), batch)
+        second = data_loss(TASK, TASK.head(w, shared), batch)
         return first, second, jnp.mean((own - shared) ** 2)
 
     body, head = tree.split(w, tree.matches(TASK.groups, "body"))

@@ -14,7 +14,7 @@ from pfljax.conformance import Case, toy
 from pfljax.core import aggregation, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.local_statistics import by_name
-from pfljax.core.losses import cross_entropy, mask_absent
+from pfljax.core.losses import data_loss, mask_absent
 from pfljax.core.optimizers import sgd
 from pfljax.core.training import fit
 from pfljax.core.types import Batch, ClientData, Examples, Local
@@ -207,7 +207,7 @@ def masked():
 def loss_of(task, present):
     def loss(params, batch, key):
         logits = task.logits(params, batch, key)
-        return cross_entropy(mask_absent(logits, present), batch)
+        return data_loss(task, mask_absent(logits, present), batch)
 
     return loss
 
