@@ -19,6 +19,7 @@ from pfljax.simulate.federation import (
     deal,
     describe_numbers,
     describe_split,
+    load,
 )
 
 KINDS = (".png", ".pdf", ".svg")
@@ -30,8 +31,7 @@ def inspect(experiment: Experiment, out: Path) -> None:
     """Prints what the data are and how they are divided, and draws this into `out`."""
     require_known("--out", out.suffix, KINDS)
     checks.check(experiment)
-    source = experiment.dataset
-    arrays = data.load(source.name, **source.options)
+    arrays = load(experiment)
     show("\n".join(_describe(arrays)))
     training, unseen = build_federation(experiment, deal(experiment, arrays))
     lines = [
@@ -51,14 +51,17 @@ def inspect(experiment: Experiment, out: Path) -> None:
 
 def _describe(arrays: data.Arrays) -> list[str]:
     x = arrays.x
-    counts = np.bincount(arrays.y, minlength=arrays.num_classes)
+    targets = _line("targets", f"{arrays.kind}, {arrays.y.dtype}{[*arrays.y.shape]}")
+    if arrays.kind == "classes":
+        counts = np.bincount(arrays.y, minlength=arrays.num_classes)
+        targets = _line("classes", _count(arrays.class_names, counts))
     official = np.bincount(arrays.official, minlength=len(OFFICIAL_NAMES))
     sizes = zip(OFFICIAL_NAMES, official, strict=True)
     lines = [
         _line("data set", f"{arrays.name} ({arrays.source})"),
         _line("x", f"{x.dtype}{list(x.shape)}, from {x.min():g} to {x.max():g}"),
         _line("models see", f"{describe_numbers(arrays)[1]}, if they take no tokens"),
-        _line("classes", _count(arrays.class_names, counts)),
+        targets,
         _line("official split", ", ".join(f"{name} {n}" for name, n in sizes if n)),
         _line("natural clients", "none"),
     ]
@@ -71,7 +74,9 @@ def _describe(arrays: data.Arrays) -> list[str]:
         lines.append(_line(group, _count(names, np.bincount(number))))
     for row in range(min(ROWS, len(x))):
         values = ", ".join(f"{value:.4g}" for value in x[row].flat[:12])
-        label = arrays.class_names[arrays.y[row]]
+        label = str(arrays.y[row])
+        if arrays.kind == "classes":
+            label = arrays.class_names[arrays.y[row]]
         owner = arrays.client
         whose = "" if owner is None else f" of client {clients[owner[row]]}"
         lines.append(_line(f"example {row}", f"class {label}{whose}, x = [{values}, …"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from pfljax.evaluation.over_clients import headline
 from pfljax.runs import claims, folder
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices, processes
@@ -35,9 +36,11 @@ def run(
     from pfljax.simulate.run import run as simulate
 
     result = simulate(experiment)
+    test = result.personal.test
+    lead = headline(test.figures, experiment.monitor)
     _print(
-        f"{experiment.algorithm.short_name}: mean test accuracy of the clients' models "
-        f"{result.personal.test.accuracy:.4f}, round {result.rounds}"
+        f"{experiment.algorithm.short_name}: mean test {lead} of the clients' models "
+        f"{getattr(test, lead):.4f}, round {result.rounds}"
     )
     privacy = result.summary.get("privacy") or {}
     if privacy.get("epsilon") is not None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow, plain
-from pfljax.data.targets import convert_target, strata
+from pfljax.data.targets import convert_target, infer_kind, strata
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
@@ -65,7 +65,7 @@ def from_arrays(
     source: str = OWN,
     class_names: Any = None,
     groups: Mapping[str, Any] | None = None,
-    task: str = "classes",
+    task: str | None = None,
 ) -> Arrays:
     """Makes a data set of examples `x` [N, ...] with labels `y` i[N].
 
@@ -87,13 +87,15 @@ def from_arrays(
         groups: values of the examples, [N] integers or texts, by name:
             {"domain": domains}. Runs have figures of each group of clients.
         task: the kind of the targets: "classes", "multilabel", "regression", "tokens"
-            or "ratings".
+            or "ratings". None is "regression" for fractions, "multilabel" for columns of
+            0 and 1, "tokens" for columns of other integers, and "classes" for the rest.
 
     Raises:
         ValueError: data are empty or masked, lengths differ, types are wrong, or a
             number is NaN, infinite or beyond 32 bits.
     """
     x = _convert_x(as_array("x", x))
+    task = task or infer_kind(as_array("y", y))
     if task == "classes":
         y = _convert_y(_column("y", y, len(x)), num_classes)
         num_classes = num_classes or int(y.max()) + 1

@@ -11,6 +11,18 @@ from pfljax.data.edge import narrow
 DECILES = 10  # of a real target, by which partitions of labels divide
 
 
+def infer_kind(y: np.ndarray) -> str:
+    """The kind of a target by its type and shape; "classes" if it may be that."""
+    if y.ndim == 1:
+        real = y.dtype.kind == "f" and np.isfinite(y).all() and (y % 1).any()
+        return "regression" if real else "classes"
+    if y.ndim != 2 or y.dtype.kind not in "biuf":
+        return "classes"
+    if np.isin(y, (0, 1)).all():
+        return "multilabel"
+    return "regression" if y.dtype.kind == "f" else "tokens"
+
+
 def convert_target(kind: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     """Returns (y as this kind has it, K: the width of a model's outputs).
 

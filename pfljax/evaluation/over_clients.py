@@ -1,11 +1,31 @@
 """Figures of one metric over clients. It needs NumPy alone."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
 FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
 DETECTION = "auroc"  # recorded where examples of other classes are evaluated as well
-GREATER_IS_BETTER = ("accuracy", "top5", DETECTION)
+LESS_IS_BETTER = ("entropy", "brier", "ece", "mce", "rmse", "mae", "perplexity")
+HEADLINES = ("accuracy", "micro_f1", "rmse")  # the first that a run has leads
+
+
+def is_greater_better(name: str) -> bool:
+    """Whether a greater value of this metric is better.
+
+    Less is better if the name ends in "loss" or "error".
+    """
+    plain = name.removesuffix("_batchwise")
+    return not (plain in LESS_IS_BETTER or plain.endswith(("loss", "error")))
+
+
+def headline(names: Iterable[str], monitor: str = "auto") -> str:
+    """The metric that reports lead with: `monitor`, or that of the task."""
+    if monitor != "auto":
+        return monitor
+    known = set(names)
+    return next(name for name in HEADLINES if name in known)
 
 
 def summarise(
@@ -30,7 +50,7 @@ def summarise(
         return dict.fromkeys(FIGURES)
     tenth = -(-len(values) // 10)
     # As float32, which sorts several times as fast as float64.
-    worst_first = np.sort(values) if name in GREATER_IS_BETTER else -np.sort(-values)
+    worst_first = np.sort(values) if is_greater_better(name) else -np.sort(-values)
     # In float64 the squares of great losses fit.
     values = np.asarray(values, np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
@@ -52,7 +72,7 @@ def summarise(
 def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:
     """The value of `metric` [C, 11] at each client's best point of the path, [C].
 
-    `path` [C, 11] is the accuracy there.
+    `path` [C, 11] is the accuracy there, or another value of which more is better.
     Ties go to the point nearest 1/2, then to the smaller lambda.
     """
     # In this order `argmax`, which takes the first of equals, settles ties.

@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import Algorithm
-from pfljax.evaluation.over_clients import GRID, pick_lambda, summarise
+from pfljax.evaluation.over_clients import (
+    GRID,
+    headline,
+    is_greater_better,
+    pick_lambda,
+    summarise,
+)
 from pfljax.evaluation.views import PERSONAL, SERVER, TRAINED
 
 MOMENTS = {TRAINED: "after local training"}
@@ -110,16 +116,18 @@ def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str
             for name, metric in test.items()
         }
 
-    # An accuracy that is greatest at 1/2 for all clients chooses 1/2.
-    middle = np.zeros_like(test["accuracy"])
+    lead = headline(test)
+    better = 1 if is_greater_better(lead) else -1
+    # A value that is greatest at 1/2 for all clients chooses 1/2.
+    middle = np.zeros_like(test[lead])
     middle[:, GRID.index(0.5)] = 1
     chosen = None
-    on_validation = path.get("mixture/validation/accuracy")
+    on_validation = path.get(f"mixture/validation/{lead}")
     if on_validation is not None:
-        chosen = figures(on_validation)
+        chosen = figures(better * on_validation)
     return {
         "half": figures(middle),
         "chosen_on_validation": chosen,
-        "oracle_chosen_on_test": figures(test["accuracy"]),
+        "oracle_chosen_on_test": figures(better * test[lead]),
         "ensemble": ensemble,
     }

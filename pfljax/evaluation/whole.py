@@ -7,21 +7,27 @@ Definitions are those of scikit-learn.
 """
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from pfljax.core.components import Component, is_own
+from pfljax.core.own import load
+from pfljax.core.requirements import require_known
 from pfljax.core.types import Array
 
 TOP = 10  # places of a ranking that count
 RELEVANT = 4.0  # the least rating of an item that a user likes
 
+Compute = Callable[[Array, Array, Array], Array]
+
 
 class Metric(NamedTuple):
     """A metric, and the kinds of tasks that have it."""
 
-    compute: Callable[[Array, Array, Array], Array]
+    compute: Compute
     kinds: tuple[str, ...]
 
 
@@ -138,3 +144,22 @@ def _discounted(gain: Array) -> Array:
 
 def _or_nan(count: Array) -> Array:
     return jnp.where(count > 0, count, jnp.nan)
+
+
+@cache
+def find(choices: tuple[Component, ...], kind: str) -> dict[str, Compute]:
+    """The metrics of these names for a kind of task, one's own by their short names.
+
+    Raises:
+      ValueError: a metric is unknown, or is not one of this kind.
+    """
+    found: dict[str, Compute] = {}
+    for choice in choices:
+        if is_own(choice.name):
+            own = load(choice.name, ("outputs", "y", "mask"))
+            found[choice.short_name] = partial(own, **choice.options)
+            continue
+        of_kind = {name: each for name, each in METRICS.items() if kind in each.kinds}
+        require_known(f"metric of the task {kind!r}", choice.name, of_kind)
+        found[choice.name] = of_kind[choice.name].compute
+    return found

@@ -16,8 +16,6 @@ def conflicts(experiment: Experiment) -> Iterator[str]:
     yield from _clock(experiment)
     if experiment.initial is not None and experiment.models:
         yield "initial is one model, but models are several; choose one of the two"
-    if experiment.monitor != "accuracy" and experiment.patience is None:
-        yield f"monitor is {experiment.monitor!r}, but patience is None; set patience"
     if experiment.pin_clients and experiment.state_storage != "device":
         yield (
             "pin_clients needs state_storage 'device', but state_storage is "

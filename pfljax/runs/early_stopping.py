@@ -15,7 +15,7 @@ CALLBACK = "callback"
 def by_patience(experiment: Experiment) -> str:
     """The reason of a run that ends by its patience."""
     text = f"patience {experiment.patience}"
-    if experiment.monitor != "accuracy":
+    if experiment.monitor not in ("auto", "accuracy"):
         text += f" by {experiment.monitor}"
     return text
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.evaluation.over_clients import headline
 from pfljax.runs import folder as folder_files
 from pfljax.runs import log
 from pfljax.runs.folder import FolderError
@@ -29,6 +30,7 @@ class Metrics:
     """Means over clients of the metrics of a model; NaN for a mean that is not finite.
 
     `figures` also has std, weighted, worst10, best10, min and max of each metric.
+    The names are those of `pfljax list metrics`. Those of classes are declared here;
     `auroc` exists only with out-of-distribution examples.
     """
 
@@ -216,14 +218,16 @@ def _number(mean: float | None) -> float:
 
 def _table(models: Mapping[str, Model]) -> str:
     """A table of the accuracy, its spread and the loss of each model and split."""
+    first = next(iter(models.values())).test
+    lead = headline(first.figures)
     table: list[tuple[str, ...]] = [
-        ("model", "examples", "accuracy", "std", "worst10", "loss")
+        ("model", "examples", lead, "std", "worst10", "loss")
     ]
     for name, model in models.items():
         for split, metrics in vars(model).items():
-            spread = metrics.figures["accuracy"]
+            spread = metrics.figures[lead]
             numbers = (
-                metrics.accuracy,
+                getattr(metrics, lead),
                 _number(spread.get("std")),
                 _number(spread.get("worst10")),
                 metrics.loss,

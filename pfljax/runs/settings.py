@@ -63,10 +63,14 @@ class Experiment:
         where the device can. "bfloat16" rounds everything but parameters and losses.
       initial: The run folder whose last server's model is the first one here, or a file
         of `pfljax export`. None draws the first model.
+      loss: The loss of an example, such as "cross_entropy:smoothing=0.1" or "huber".
+        "auto" is the usual one of the task.
 
     Data:
       dataset: The data set, or files: csv, parquet, npz, images, huggingface, hdf5,
         leaf or pfllib, such as "csv:path=study.csv". See `pfljax list datasets`.
+      task: What the targets are: classes, several labels, real numbers, tokens, or
+        ratings. "auto" is what the data set has.
       partition: How the examples are divided over the clients, such as
         "dirichlet:alpha=0.5". See `pfljax list partitions`.
       clients: The number of clients. None takes the natural clients of the data set.
@@ -128,9 +132,11 @@ class Experiment:
 
     Evaluation:
       eval_every: The number of rounds between two evaluations.
+      metrics: Further metrics, such as "auc macro_f1". See `pfljax list metrics`.
       patience: Stop after this many evaluations in which `monitor`, the mean over
         clients on validation examples, did not improve. None runs all rounds.
-      monitor: The metric for `patience`: accuracy, top5, loss or brier.
+      monitor: The metric for `patience` and the one that reports lead with, such as
+        loss. "auto" is that of the task: accuracy, micro_f1 or rmse.
       eval_after_training: Also evaluate clients after their own local training, before
         averaging.
       ood_examples: The number of examples, from all clients, on which to evaluate the
@@ -165,8 +171,12 @@ class Experiment:
     proxy: Component = setting(default="auto", converter=convert)
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     initial: Text | None = None
+    loss: Component = setting(default="auto", converter=convert)
 
     dataset: Component = setting(default="digits", converter=convert)
+    task: Literal[
+        "auto", "classes", "multilabel", "regression", "tokens", "ratings"
+    ] = "auto"
     partition: Component = setting(default="shards:per_client=2", converter=convert)
     clients: AtLeastOne | None = 20
     test: Part = 0.2
@@ -202,8 +212,9 @@ class Experiment:
     server_optimizer: Component = setting(default="none", converter=convert)
 
     eval_every: AtLeastOne = 10
+    metrics: tuple[Component, ...] = setting(default=(), converter=convert_all)
     patience: AtLeastOne | None = None
-    monitor: Literal["accuracy", "top5", "loss", "brier"] = "accuracy"
+    monitor: Text = "auto"
     eval_after_training: bool = False
     ood_examples: Count = 0
     dissimilarity: bool = False

@@ -32,7 +32,7 @@ def progress(
         ) as bar:
 
             def show(round_: int, **figures: Any) -> None:
-                rounds_a_second = measure(round_, "accuracy" in figures)
+                rounds_a_second = measure(round_, len(figures) > 1)
                 postfix = _format(figures)
                 if rounds_a_second:
                     postfix["clients/s"] = f"{cohort * rounds_a_second:.0f}"
@@ -43,7 +43,7 @@ def progress(
         return
 
     def line(round_: int, **figures: Any) -> None:
-        evaluated = "accuracy" in figures
+        evaluated = len(figures) > 1  # more than the loss
         rounds_a_second = measure(round_, evaluated)
         # One line for each evaluation, as one for each round would fill a log.
         if not evaluated and round_ < total:

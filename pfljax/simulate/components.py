@@ -10,6 +10,7 @@ from flax import linen as nn
 from pfljax import algorithms, models
 from pfljax.core import factories, optimizers, schedules
 from pfljax.core.components import Component, is_own
+from pfljax.core.kinds import Scoring
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.engine import Setting, mesh
 from pfljax.runs import components
@@ -166,6 +167,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         mesh=make_mesh(experiment),
         channel=channels.with_shapes(through, algorithm, task, shape),
         groups=groups,
+        scoring=Scoring(task.kind, task.example_losses, shape.metrics, shape.most),
     )
     setting = clocks.with_clock(experiment, setting, task, shape)
     channels.check(experiment, setting)

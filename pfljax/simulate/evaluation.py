@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import engine
+from pfljax.core.requirements import require_known
 from pfljax.core.types import ClientData, RunState
 from pfljax.data import Federation
 from pfljax.data.manifest import GROUPS
 from pfljax.engine import placement
 from pfljax.evaluation import metrics, over_clients, records, uncertainty
+from pfljax.evaluation.over_clients import headline, is_greater_better
 from pfljax.evaluation.uncertainty import OodExamples
 from pfljax.evaluation.views import MIXTURE, SERVER, TRAINED
 from pfljax.runs.settings import Experiment
@@ -171,17 +173,28 @@ def _by_span(
     return values
 
 
-def on_validation(arrays: Values, metric: str = "accuracy") -> np.ndarray | None:
-    """The mean of a metric on validation examples, [T]; None without examples.
+def on_validation(arrays: Values, monitor: str = "auto") -> np.ndarray | None:
+    """The mean of the monitored metric on validation examples, [T]; more is better.
 
-    It is infinite if a client diverged.
+    It is None without examples. A mean that is not finite is minus infinity.
+
+    Raises:
+      ValueError: the run has no such metric.
     """
-    if "personal/validation/accuracy" not in arrays:
+    prefix = "personal/validation/"
+    known = [name.removeprefix(prefix) for name in arrays if name.startswith(prefix)]
+    if not known:
         return None
-    # A client without validation examples has NaN, and is left out.
-    has_examples = ~np.isnan(arrays["personal/validation/accuracy"])
-    by_client = arrays[f"personal/validation/{metric}"]
-    by_client = np.where(has_examples & np.isnan(by_client), np.inf, by_client)
+    metric = headline(known, monitor)
+    require_known("monitor", metric, known)
+    by_client = arrays[f"{prefix}{metric}"]
+    # NaN is a client without examples, or with one class for an AUC: it is left out.
+    # But one whose loss is not a number has diverged.
+    has_examples = ~np.isnan(arrays[f"{prefix}{headline(known)}"])
+    diverged = has_examples & np.isnan(arrays[f"{prefix}loss"])
+    by_client = np.where(diverged & np.isnan(by_client), np.inf, by_client)
     if "malicious" in arrays:  # left out as well
         by_client = by_client[:, ~arrays["malicious"]]
-    return np.nanmean(by_client, axis=1)
+    goodness = np.nanmean(by_client, axis=1)
+    goodness = goodness if is_greater_better(metric) else -goodness
+    return np.where(np.isfinite(goodness), goodness, -np.inf)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from pfljax import data
-from pfljax.core.factories import select_context
+from pfljax.core.factories import get, select_context
 from pfljax.core.requirements import require
 from pfljax.core.types import Task
 from pfljax.data import Arrays, Federation
@@ -30,8 +30,7 @@ def build_federation(
     """
     everybody = federation
     if everybody is None:
-        source = experiment.dataset
-        everybody = deal(experiment, data.load(source.name, **source.options))
+        everybody = deal(experiment, load(experiment))
     training, unseen = _hold_out(experiment, everybody)
     is_tested = bool(np.asarray(training.test.size).any())
     expected = "a larger share, or fewer clients: no client has test examples"
@@ -108,6 +107,22 @@ def deal(experiment: Experiment, arrays: Arrays) -> Federation:
     )
     _report_left_out(everybody)
     return everybody
+
+
+def load(experiment: Experiment) -> Arrays:
+    """The data set; a setting `task` is an option of those that can have several."""
+    source, task = experiment.dataset, experiment.task
+    options = source.options
+    factory = get("dataset", data.DATASETS, source.name)
+    if factory is not None and task != "auto":
+        options = select_context(factory, task=task) | options
+    arrays = data.load(source.name, **options)
+    if task not in ("auto", arrays.kind):
+        raise ValueError(
+            f"task is {task!r}, but the targets of {arrays.name!r} are of the kind "
+            f"{arrays.kind!r}; choose task 'auto', or a data set of that task"
+        )
+    return arrays
 
 
 def _check_poison(experiment: Experiment, everybody: Federation) -> None:

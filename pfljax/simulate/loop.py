@@ -130,7 +130,7 @@ def _train(
                 progress = progress._replace(unsaved=0.0)
         else:
             progress = write(rounds, progress)
-        show(progress.done, **_figures(progress))
+        show(progress.done, **_figures(progress, run.experiment.monitor))
     return progress
 
 
@@ -275,12 +275,13 @@ def copy(leaf: jax.Array) -> jax.Array:
     return jax.device_put(leaf, may_alias=False)
 
 
-def _figures(progress: Progress) -> dict[str, Any]:
+def _figures(progress: Progress, monitor: str) -> dict[str, Any]:
     """The numbers that the progress bar shows after this round."""
     line = progress.last
     figures = {"loss": line["train_loss"]}
     if "evaluations" in line:
-        figures["accuracy"] = results.headline(line)
+        name, value = results.lead_metric(line, monitor)
+        figures[name] = value
     return figures
 
 

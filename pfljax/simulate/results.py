@@ -10,6 +10,7 @@ import numpy as np
 
 from pfljax.core.types import Metrics, RunState
 from pfljax.engine.offload import Population
+from pfljax.evaluation.over_clients import headline, is_greater_better
 from pfljax.runs import folder, log
 from pfljax.runs.log import Line
 from pfljax.runs.result import read_line
@@ -182,9 +183,9 @@ def write_summary(
 ) -> None:
     """Writes the summary after the last checkpoint is complete."""
     stopped = progress.stopped
-    reason = _explain_divergence(
-        lines, run.federation.num_classes, run.sim.traffic().up
-    )
+    is_classes = run.federation.kind == "classes"
+    guess = math.log(run.federation.num_classes) if is_classes else None
+    reason = _explain_divergence(lines, guess, run.sim.traffic().up)
     summary = _summary(run, arrays, mixture, lines)
     if stopped is not None:
         summary["stopped"] = stopped
@@ -227,7 +228,7 @@ def _summary(
         "algorithm": experiment.algorithm.name,
         "seed": experiment.seed,
         "rounds": experiment.rounds,
-        **_evaluations(lines, arrays),
+        **_evaluations(lines, arrays, experiment.monitor),
         "mixture": mixture,
         "traffic": bytes_sent,
         "step_flops": run.sim.step_flops(),
@@ -235,21 +236,24 @@ def _summary(
     }
 
 
-def _evaluations(lines: list[Line], arrays: dict[str, Any]) -> dict[str, Any]:
+def _evaluations(
+    lines: list[Line], arrays: dict[str, Any], monitor: str
+) -> dict[str, Any]:
     """The last evaluation, and the best ones on validation and on test examples."""
     evaluated = [line for line in lines if "evaluations" in line]
     chosen = None
-    accuracy = evaluation.on_validation(arrays)
-    if accuracy is not None:
-        chosen = _parse_line(evaluated[int(np.argmax(accuracy))])
-    on_test = [headline(line) for line in evaluated]
-    best = int(np.argmax(on_test))
+    goodness = evaluation.on_validation(arrays, monitor)
+    if goodness is not None:
+        chosen = _parse_line(evaluated[int(np.argmax(goodness))])
+    lead, _ = lead_metric(evaluated[-1], monitor)
+    on_test = np.array([lead_metric(line, monitor)[1] for line in evaluated])
+    best = int(np.argmax(on_test if is_greater_better(lead) else -on_test))
     return {
         "last": _parse_line(evaluated[-1]),
         "chosen_on_validation": chosen,
         "best_on_test": {
             "round": evaluated[best]["round"],
-            "accuracy": on_test[best],
+            lead: float(on_test[best]),
         },
     }
 
@@ -260,16 +264,18 @@ def _parse_line(line: Line) -> Line:
     return {name: line[name] for name in names if name in line}
 
 
-def headline(line: Line) -> float:
-    """Mean test accuracy over all clients, each with the model that it uses."""
-    return read_line(line).personal.test.accuracy
+def lead_metric(line: Line, monitor: str) -> tuple[str, float]:
+    """The metric that leads, and its mean over all clients' models on test examples."""
+    test = read_line(line).personal.test
+    name = headline(test.figures, monitor)
+    return name, getattr(test, name)
 
 
-def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str:
+def _explain_divergence(lines: list[Line], guess: float | None, up: int = 0) -> str:
     """The reason to say that the run has diverged; "" if it has not.
 
-    The last training loss is compared with ln K, the loss of a guess, and with that of
-    the first round. Either alone would give false warnings: for a cohort that is hard
+    The last training loss is compared with `guess`, which is ln K for K classes and
+    None for other tasks, and with that of the first round. Either alone would give false warnings: for a cohort that is hard
     to learn, or for an untrained model that begins a little above ln K. `up` is the
     number of bytes of an upload.
     """
@@ -286,9 +292,9 @@ def _explain_divergence(lines: list[Line], num_classes: int, up: int = 0) -> str
     if silent:
         return ""
     loss = last["train_loss"]
-    guess = math.log(num_classes)
     # In the first round None stands for an infinite loss.
     first = lines[0]["train_loss"] or math.inf
+    guess = first if guess is None else guess
     has_risen = loss > guess and loss > 2 * first
     if loss > 2 * guess or has_risen:
         return (

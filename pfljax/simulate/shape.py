@@ -1,5 +1,6 @@
 """The properties of a federation that the compiled functions of a run depend on."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from pfljax import algorithms
 from pfljax.core import factories
 from pfljax.data import Federation
+from pfljax.evaluation import whole
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import participants
 
@@ -20,6 +22,9 @@ class Shape(NamedTuple):
     shift: Any = 0.0
     scale: Any = 1.0
     kind: str = "classes"  # of the targets, a name in `core.kinds`
+    # Metrics of all examples of a client, by name, and the most examples of one.
+    metrics: tuple[tuple[str, Callable[..., Any]], ...] = ()
+    most: int = 0
     for_method: tuple[tuple[str, Any], ...] = ()  # keywords that the method asks for
     for_selection: tuple[tuple[str, Any], ...] = ()  # likewise, the selection
 
@@ -35,17 +40,26 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
         num_public=0 if public is None else int(public.size),
         num_clients=federation.num_clients,
     )
+    metrics = tuple(whole.find(experiment.metrics, federation.kind).items())
     for_selection = participants.selection_facts(experiment, federation)
     return Shape(
         num_clients=federation.num_clients,
         input_shape=federation.train.examples.x.shape[1:],
         num_classes=federation.num_classes,
         kind=federation.kind,
+        metrics=metrics,
+        most=_most_evaluated(federation) if metrics else 0,
         shift=_hashable(federation.shift),
         scale=_hashable(federation.scale),
         for_method=tuple(for_method.items()),
         for_selection=tuple(for_selection.items()),
     )
+
+
+def _most_evaluated(federation: Federation) -> int:
+    """The most test or validation examples of a client."""
+    parts = federation.test, federation.validation
+    return max(int(np.max(part.size, initial=0)) for part in parts)
 
 
 def _hashable(value: Any) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.types import RunState
-from pfljax.evaluation.over_clients import GREATER_IS_BETTER
 from pfljax.runs.early_stopping import CALLBACK, by_patience, holds, stop
 from pfljax.runs.log import Line
 from pfljax.runs.result import read_line
@@ -62,13 +61,10 @@ def check_patience(run: Run, state: RunState, round_: int) -> dict[str, Any] | N
     patience = run.experiment.patience
     if patience is None or round_ == run.experiment.rounds:
         return None
-    watched = run.experiment.monitor
-    means = evaluation.on_validation(results.arrays(run, state), watched)
-    if means is None:
+    arrays = results.arrays(run, state)
+    goodness = evaluation.on_validation(arrays, run.experiment.monitor)
+    if goodness is None:
         return None
-    # Values that are not finite, as in a run that diverges, are the worst.
-    goodness = means if watched in GREATER_IS_BETTER else -means
-    goodness = np.where(np.isfinite(goodness), goodness, -np.inf)
     evaluations_since_best = len(goodness) - 1 - int(np.argmax(goodness))
     if evaluations_since_best < patience:
         return None
