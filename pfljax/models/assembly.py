@@ -79,6 +79,10 @@ def assemble(
     # By shapes alone: nothing is computed or put on a device before a run.
     z = jax.eval_shape(lambda w, x: features(w, Batch.full(x), None), shapes, example)
     outputs = jax.eval_shape(head, shapes, z)
+    classes = outputs.shape[-1]
+    requirements.require(
+        "num_classes", classes, kind != "classes" or classes > 1, "2 or more"
+    )
     return Task(
         init=init,
         loss=_mean_loss(losses, logits),
@@ -89,7 +93,7 @@ def assemble(
         groups=groups,
         modules=modules,
         num_modules=num_modules,
-        num_classes=outputs.shape[-1],
+        num_classes=classes,
         kind=kind,
         example_losses=losses,
         vocab=vocab,

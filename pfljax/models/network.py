@@ -8,7 +8,7 @@ from flax import linen as nn
 from pfljax.core.ranges import INT32, Range
 from pfljax.core.types import Array
 
-Classes = Annotated[int, Range(lambda count: count >= 2, "2 or more"), INT32]
+Classes = Annotated[int, Range(lambda count: count >= 1, "1 or more"), INT32]
 
 
 Layer = Callable[..., Any]

@@ -238,7 +238,7 @@ def test_factories_make_linen_modules():
             {},
             "unknown model .resnet.; did you mean 'resnet101_224'",
         ),
-        ("mlp", 1, {}, "expected 2 or more"),
+        ("mlp", 0, {}, "expected 1 or more"),
         ("mlp", 10, {"width": 3}, "unknown parameter .width.; known: hidden"),
         ("logistic", 10, {"l2": 1}, "known: none"),
         ("twocnn", 10, {"conv": "fft"}, "known: auto"),

@@ -120,12 +120,13 @@ def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Ar
     return tfds(f"emnist/{config}", data_dir=data_dir)
 
 
-def npz(*, path: str, scale: Positive | None = None) -> Arrays:
+def npz(*, path: str, scale: Positive | None = None, task: str | None = None) -> Arrays:
     """Loads an .npz file with x, y and, optionally, client, official and domain.
 
     Args:
       path: the file.
       scale: x is divided by it, unless x are tokens; 255 by default for uint8, else 1.
+      task: what the targets are, as in `from_arrays`.
     """
     file = Path(path)
     if not file.exists():
@@ -141,6 +142,7 @@ def npz(*, path: str, scale: Positive | None = None) -> Arrays:
             scale=scale,
             groups=None if domain is None else {"domain": domain},
             name=file.stem,
+            task=task,
         )
 
 

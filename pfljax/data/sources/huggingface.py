@@ -31,6 +31,7 @@ def huggingface(
     groups: str = "",
     skip: str = "",
     classes: Classes = None,
+    task: str | None = None,
     size: AtLeastOne | None = None,
 ) -> Arrays:
     """Loads a data set that Hugging Face's `save_to_disk` wrote; splits are kept.
@@ -43,6 +44,7 @@ def huggingface(
       skip: columns that models do not see: "id", or "(id,name)".
       classes: K, if not all classes are in the files and the column names none.
       size: images are resized to `size` x `size` pixels; None if all have one size.
+      task: what the targets are, as in `from_arrays`.
 
     Raises:
       ValueError: there is no such folder or column, or a split has another name.
@@ -55,7 +57,7 @@ def huggingface(
     with reading(folder, LAYOUT):
         splits = _list_splits(folder)
         files = [(split, file) for split in splits for file in _files(folder, split)]
-        columns = tables.Columns(label, client, SPLIT, groups, skip)
+        columns = tables.Columns(label, client, SPLIT, groups, skip, task)
         with _open(files[0][1]) as first:
             names = tables.list_class_names(first.schema)
         chunks = _chunks(files)

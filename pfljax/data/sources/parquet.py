@@ -17,6 +17,7 @@ def parquet(
     groups: str = "",
     skip: str = "",
     classes: Classes = None,
+    task: str | None = None,
     size: AtLeastOne | None = None,
 ) -> Arrays:
     """Loads a Parquet file; its columns and the options are those of `csv`.
@@ -27,7 +28,7 @@ def parquet(
     import pyarrow.parquet as pq
 
     file = tables.require_file(path)
-    columns = tables.Columns(label, client, split, groups, skip)
+    columns = tables.Columns(label, client, split, groups, skip, task)
     with reading(file, tables.EXPECTED), pq.ParquetFile(file) as table:
         # Group by group: an iterator over several keeps what it has read.
         chunks = (

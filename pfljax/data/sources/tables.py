@@ -26,6 +26,7 @@ class Columns(NamedTuple):
     split: str | None = None
     groups: str = ""  # one name, or "(a,b)"
     skip: str = ""
+    task: str | None = None  # of the labels, a name in `core.kinds`
 
 
 def require_file(path: str) -> Path:
@@ -61,7 +62,7 @@ def read(
     """
     known = class_names or {}
     x, values = _collect(chunks, columns, size)
-    labels = values[columns.label]
+    labels = _stack([values[name] for name in _list(columns.label)])
     names = known.get(columns.label)
     if labels.dtype.kind == "U":
         found, labels = np.unique(labels, return_inverse=True)
@@ -78,6 +79,7 @@ def read(
         labels,
         client=None if columns.client is None else values[columns.client],
         official=None if split is None else _official(split, values[split]),
+        task=columns.task,
         num_classes=classes if names is None else len(names),
         class_names=names,
         groups={group: values[group] for group in _list(columns.groups)},
@@ -94,7 +96,12 @@ def _collect(
     chunks: Iterable[Any], columns: Columns, size: int | None
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """x [N, ...] of all chunks, and the columns that are no part of it by name."""
-    named = [columns.label, columns.client, columns.split, *_list(columns.groups)]
+    named = [
+        *_list(columns.label),
+        columns.client,
+        columns.split,
+        *_list(columns.groups),
+    ]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in named if name}
     skipped = _list(columns.skip)
     x: Any = None
@@ -155,3 +162,8 @@ def _official(name: str, column: np.ndarray) -> np.ndarray:
             f"column {name!r} has {unknown[0]!r}; expected {', '.join(OFFICIAL_NAMES)}"
         )
     return np.array([OFFICIAL_NAMES.index(part) for part in column.tolist()])
+
+
+def _stack(labels: list[np.ndarray]) -> np.ndarray:
+    """The targets [N], or [N, D] of several columns."""
+    return labels[0] if len(labels) == 1 else np.stack(labels, 1)
