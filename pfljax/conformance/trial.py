@@ -20,6 +20,7 @@ from pfljax.conformance.script import (
     full_script,
     scripted_selection,
 )
+from pfljax.core.components import Component
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import Batch, ClientData, Local, RunState, Task
 from pfljax.evaluation.views import PERSONAL, client_model
@@ -42,7 +43,7 @@ class Case(NamedTuple):
     def label(self) -> str:
         """The name and the options."""
         pairs = (f"{key}={value}" for key, value in self.options.items())
-        return "-".join([self.name, *pairs])
+        return "-".join([Component(self.name).short_name, *pairs])
 
 
 class Trial(NamedTuple):

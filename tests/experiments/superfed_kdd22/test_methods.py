@@ -59,7 +59,7 @@ def with_momentum(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label.rpartition(":")[2])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_a_method_holds_to_the_laws(case):
     failed = [str(v) for v in conformance.check(case, QUICK) if v.error is not None]
     assert not failed, failed
