@@ -66,14 +66,15 @@ def begin(
 ) -> list[str]:
     """Writes config.json and environment.json of a new run; refuses other data.
 
-    Returns one's own functions whose files have changed since a resumed run began.
+    Returns one's own files and modules that have changed since a resumed run began.
     """
     check_data(path, manifest)
     if not (path / "config.json").exists():
         write_json(path / "config.json", config.to_dict(experiment))
     file = path / "environment.json"
-    listed = components.list_own(experiment).items()
-    own = [f"{name} {own_crc(function)}" for name, function in listed]
+    functions = components.list_own(experiment).items()
+    files = {name.rpartition(":")[0]: function for name, function in functions}
+    own = [f"{name} {own_crc(function)}" for name, function in files.items()]
     # Another width would sum in another order: after the first checkpoint it stays.
     if not has_saved_state(path):
         facts = environment.now() | {"width": width}

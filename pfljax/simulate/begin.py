@@ -130,7 +130,7 @@ def begin(
     # The folder is begun last, so that corrected settings can use the same one.
     described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
     for name in ask(claims.begin, path, experiment, described, sim.setting.width):
-        say(f"pfljax: the file of {name} has changed since the run began")
+        say(f"pfljax: {name} has changed since the run began")
     if initial is not None:
         ask(folder.write_arrays, path / folder.INITIAL, initial.arrays)
     if not quiet:

@@ -141,12 +141,12 @@ def make(
         labels.add(label)
         folder = out / names.label_folder(str(resolved.label)) / f"s{one.seed}"
         settings = config.to_json(resolved.replace(label=None, out=None))
-        for key in (json.dumps(settings), str(folder)):
+        for key, said in (
+            (json.dumps(settings), "are the same run; give one of them"),
+            (str(folder), "have one label; give a function another name"),
+        ):
             if same.setdefault(key, values) != values:
-                raise ValueError(
-                    f"{same[key]} and {values} are the same run, or have one label; "
-                    "give one of them, or give a function another name"
-                )
+                raise ValueError(f"{same[key]} and {values} {said}")
         points.append(Point(values, one.replace(out=str(folder)), clients))
     return points
 
