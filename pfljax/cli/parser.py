@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import tyro
 
 from pfljax import __version__
-from pfljax.cli import commands, compare, config_file, model_commands
+from pfljax.cli import commands, compare, config_file, data_commands, model_commands
 from pfljax.cli.options import COMMON, make_options
 from pfljax.core import components, factories
 from pfljax.core.requirements import require_known, unknown
@@ -43,8 +43,8 @@ GROUPS: dict[str, dict[str, Callable]] = {
     },
     "Names and data": {
         "list": commands.list_,
-        "inspect": commands.inspect,
-        "prepare": commands.prepare,
+        "inspect": data_commands.inspect,
+        "prepare": data_commands.prepare,
     },
     "Check": {
         "conformance": commands.conformance,

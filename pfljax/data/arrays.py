@@ -102,12 +102,7 @@ def from_arrays(
     else:
         y, width = convert_target(task, _rows("y", y, len(x)))
         num_classes = num_classes or width
-    if shift is None:
-        shift = 0.0
-    if scale is None:
-        scale = 255.0 if x.dtype == np.uint8 else 1.0
-    check_scaling("shift", shift, x.shape[1:], zero=True)
-    check_scaling("scale", scale, x.shape[1:], zero=False)
+    shift, scale = _complete_scaling(x, shift, scale)
     if class_names is None:
         class_names = tuple(map(str, range(num_classes)))
     _check_names(class_names, num_classes)
@@ -218,6 +213,17 @@ def _convert_official(official: Any, count: int) -> np.ndarray:
             "official has values other than 0 (train), 1 (test), 2 (validation)"
         )
     return official.astype(np.uint8)
+
+
+def _complete_scaling(x: np.ndarray, shift: Any, scale: Any) -> tuple[Any, Any]:
+    """The shift and the scale, checked; by the type of x where they are None."""
+    if shift is None:
+        shift = 0.0
+    if scale is None:
+        scale = 255.0 if x.dtype == np.uint8 else 1.0
+    check_scaling("shift", shift, x.shape[1:], zero=True)
+    check_scaling("scale", scale, x.shape[1:], zero=False)
+    return shift, scale
 
 
 def _check_names(names: Any, num_classes: int) -> None:

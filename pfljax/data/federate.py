@@ -14,13 +14,12 @@ from pfljax.data.arrays import (
     OFFICIAL_TRAIN,
     OFFICIAL_VALIDATION,
     Arrays,
-    Grouping,
     renumber,
 )
 from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import flip_labels
-from pfljax.data.manifest import describe
+from pfljax.data.manifest import describe, find_left_out, find_names
 from pfljax.data.partitions import KNOW_THEIR_CLIENTS, parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition
 from pfljax.data.split import (
@@ -30,7 +29,6 @@ from pfljax.data.split import (
     Split,
     append_official,
     choose_source,
-    natural_owner,
     split_examples,
 )
 
@@ -123,8 +121,8 @@ def federate(
         "examples": examples,
         "test_from": sources[TEST],
         "noise": noise,
-        **_left_out(arrays, partition_name, dealt.order),
-        **_names(arrays, dealt),
+        **find_left_out(arrays, partition_name, dealt.order),
+        **find_names(arrays, dealt),
     }
     settings["unused"] = _count_unused(arrays, split, held_by_server)
     if len(held_by_server):
@@ -256,41 +254,6 @@ def _count_unused(
         )
     }
     return {name: number for name, number in left.items() if number}
-
-
-def _left_out(
-    arrays: Arrays, how: str | Partition, order: np.ndarray
-) -> dict[str, list[int]]:
-    """Names the natural clients without an example in `order`, for the manifest."""
-    if how != "natural" or arrays.client is None:
-        return {}
-    missing = np.setdiff1d(arrays.client, arrays.client[order]).tolist()
-    return {"left_out": missing} if missing else {}
-
-
-def _names(arrays: Arrays, dealt: Partition) -> dict[str, Any]:
-    """Names of clients and classes that are no numbers, and groups, for the manifest.
-
-    A client is in a group if all of its examples are; a grouping that some clients are
-    not in is left out.
-    """
-    names: dict[str, Any] = {}
-    groups = dict(arrays.groups)
-    # In LEAF's split by user clients differ in it.
-    if len(np.unique(arrays.official[dealt.order])) > 1:
-        groups["official"] = Grouping(arrays.official, OFFICIAL_NAMES)
-    for group, (number, values) in groups.items():
-        of_example = number[dealt.order]
-        of_client = of_example[dealt.offset]
-        if np.array_equal(of_example, np.repeat(of_client, dealt.size)):
-            by_name = names.setdefault("groups", {})
-            by_name[group] = [values[k] for k in of_client]
-    owner = natural_owner(arrays, dealt)
-    if owner is not None and arrays.client_names:
-        names["client_names"] = [arrays.client_names[k] for k in owner]
-    if arrays.class_names != tuple(map(str, range(arrays.num_classes))):
-        names["class_names"] = list(arrays.class_names)
-    return names
 
 
 def _server_data(arrays: Arrays, index: np.ndarray) -> ClientData | None:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from pfljax.core import factories
-from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
+from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, Grouping
 from pfljax.data.partitions import PARTITIONS
-from pfljax.data.partitions.base import rank
+from pfljax.data.partitions.base import Partition, rank
+from pfljax.data.split import natural_owner
 from pfljax.data.targets import integers
 
 PARTS = ("train", "validation", "test")
@@ -64,6 +65,41 @@ def subset(manifest: dict[str, Any], ids: Sequence[int]) -> dict[str, Any]:
             part: [values[k] for k in ids] for part, values in manifest[name].items()
         }
     return part_of
+
+
+def find_left_out(
+    arrays: Arrays, how: str | Partition, order: np.ndarray
+) -> dict[str, list[int]]:
+    """Names the natural clients without an example in `order`, for the manifest."""
+    if how != "natural" or arrays.client is None:
+        return {}
+    missing = np.setdiff1d(arrays.client, arrays.client[order]).tolist()
+    return {"left_out": missing} if missing else {}
+
+
+def find_names(arrays: Arrays, dealt: Partition) -> dict[str, Any]:
+    """Names of clients and classes that are no numbers, and groups, for the manifest.
+
+    A client is in a group if all of its examples are; a grouping that some clients are
+    not in is left out.
+    """
+    names: dict[str, Any] = {}
+    groups = dict(arrays.groups)
+    # In LEAF's split by user clients differ in it.
+    if len(np.unique(arrays.official[dealt.order])) > 1:
+        groups["official"] = Grouping(arrays.official, OFFICIAL_NAMES)
+    for group, (number, values) in groups.items():
+        of_example = number[dealt.order]
+        of_client = of_example[dealt.offset]
+        if np.array_equal(of_example, np.repeat(of_client, dealt.size)):
+            by_name = names.setdefault(GROUPS, {})
+            by_name[group] = [values[k] for k in of_client]
+    owner = natural_owner(arrays, dealt)
+    if owner is not None and arrays.client_names:
+        names[NAMES] = [arrays.client_names[k] for k in owner]
+    if arrays.class_names != tuple(map(str, range(arrays.num_classes))):
+        names["class_names"] = list(arrays.class_names)
+    return names
 
 
 def _count(

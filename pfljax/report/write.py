@@ -10,6 +10,7 @@ from pfljax.report import (
     comparison_figures,
     comparison_page,
     figures,
+    markup,
     overview,
     pairs,
     sweeps,
@@ -170,7 +171,7 @@ def accuracy_table(runs: Sequence[Result]) -> str:
     values = tables.values_by_seed(tidy(group_runs(runs)))
     title = "Test metrics at the last round"
     note = NOTES["Accuracy"]
-    return tables.markdown(tables.make_table(title, values, columns, note))
+    return markup.markdown(tables.make_table(title, values, columns, note))
 
 
 class Report(NamedTuple):
@@ -220,10 +221,10 @@ def _write(
     every = [*leading, *itertools.chain(*sections.values())]
     every = [table for table in every if table.rows]
     if with_tables:
-        for end, form in ((".md", tables.markdown), (".tex", tables.latex)):
+        for end, form in ((".md", markup.markdown), (".tex", markup.latex)):
             files.write_text(page.with_suffix(end), "\n".join(map(form, every)))
     if verbose:
-        return "\n\n".join([*notices, *answer, *map(tables.markdown, every)])
+        return "\n\n".join([*notices, *answer, *map(markup.markdown, every)])
     shown = report.lead or overview.overview_table(methods, overview.MOST_ROWS)
     return overview.screen(shown, [shown.caption, *notices, *answer])
 

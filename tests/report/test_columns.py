@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pfljax.report import columns, overview, pairs, sweeps, tables
+from pfljax.report import columns, markup, overview, pairs, sweeps, tables
 from pfljax.report.seeds import group_runs
 from pfljax.report.tidy import main_accuracies, tidy
 from pfljax.runs.result import result
@@ -42,7 +42,7 @@ def test_a_column_is_compared_by_itself(swept):
     assert table.rows[0][1].rstrip("*") == text
     assert "n = 3 seeds" in table.note
     assert table.best
-    assert r"\textbf" in tables.latex(table)
+    assert r"\textbf" in markup.latex(table)
     # As when each column is a comparison of its own.
     first = [g for g in groups if str(g.experiment.partition).endswith("0.01")]
     scores = [pairs.make_scores(g, means[g.label]) for g in first]

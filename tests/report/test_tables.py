@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pfljax.report import tables
+from pfljax.report import markup
 from pfljax.report.frames import make_frame
 from pfljax.report.seeds import group_runs
 from pfljax.report.tables import Column, make_table, values_by_seed
@@ -207,9 +207,9 @@ def test_what_is_not_reached_by_some_seeds_is_said():
 def test_markdown_and_latex_are_escaped_and_bold():
     values = small({"a|_%": (0.9, 0.8), "b±λ": (0.7, 0.7)})
     table = make_table("Of 5 %", values, COLUMNS)
-    lines = tables.markdown(table).splitlines()
+    lines = markup.markdown(table).splitlines()
     assert lines[4] == r"| M | a\|\_% | **85.0 ± 7.1** | 2 | 3 |"
-    text = tables.latex(table)
+    text = markup.latex(table)
     assert r"\caption{Of 5 \%.}" in text
     assert r"M & a|\_\% & \textbf{85.0 $\pm$ 7.1} & 2 & 3 \\" in text
     assert r"b$\pm$$\lambda$" in text
