@@ -83,10 +83,8 @@ def test_what_is_not_run_needs_a_network_hosts_or_long():
         assert block.language == "bash", f"{block.place} is of no known language"
         for line in block.code.replace("\\\n", " ").splitlines():
             is_long = re.match(r"pfljax (prepare|bench|run --distributed)", line)
-            needs = re.search(
-                r"--(coordinator|dataset (shakespeare_roles|pfllib|leaf|huggingface|hdf5))",
-                line,
-            )
+            sources = "shakespeare_roles|pfllib|leaf|huggingface|hdf5"
+            needs = re.search(rf"--(coordinator|dataset ({sources}))", line)
             first = line.split()[0]
             assert first in NOT_RUN or is_long or needs, f"{block.place}: {line}"
 
