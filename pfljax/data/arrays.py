@@ -87,8 +87,8 @@ def from_arrays(
         groups: values of the examples, [N] integers or texts, by name:
             {"domain": domains}. Runs have figures of each group of clients.
         task: the kind of the targets: "classes", "multilabel", "regression", "tokens"
-            or "ratings". None is "regression" for fractions, "multilabel" for columns of
-            0 and 1, "tokens" for columns of other integers, and "classes" for the rest.
+            or "ratings". None is "regression" for fractions, "multilabel" for columns
+            of 0 and 1, "tokens" for other columns of integers, else "classes".
 
     Raises:
         ValueError: data are empty or masked, lengths differ, types are wrong, or a

@@ -42,9 +42,10 @@ def score(
     """Metrics of one client's examples, f32[]; NaN if it has none.
 
     The arguments are those of `totals`. Of classes, "loss" is the negative log
-    likelihood. "auroc" is there if `ood` is given. "ece" and "mce" bin the whole set (Guo et al., 2017).
-    Their "_batchwise" forms are means over batches in the order of the examples, in
-    which a short last batch has the same weight, as in SuPerFed's code.
+    likelihood. "auroc" is there if `ood` is given. "ece" and "mce" bin the whole set
+    (Guo et al., 2017). Their "_batchwise" forms are means over batches in the order of
+    the examples, in which a short last batch has the same weight, as in SuPerFed's
+    code.
     """
     sums = totals(predict, data, batch_size, at_once, ood, scoring)
     whole = score_whole(predict, data, batch_size, scoring)

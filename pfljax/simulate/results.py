@@ -275,9 +275,9 @@ def _explain_divergence(lines: list[Line], guess: float | None, up: int = 0) -> 
     """The reason to say that the run has diverged; "" if it has not.
 
     The last training loss is compared with `guess`, which is ln K for K classes and
-    None for other tasks, and with that of the first round. Either alone would give false warnings: for a cohort that is hard
-    to learn, or for an untrained model that begins a little above ln K. `up` is the
-    number of bytes of an upload.
+    None for other tasks, and with that of the first round. Either alone would give
+    false warnings: for a cohort that is hard to learn, or for an untrained model that
+    begins a little above ln K. `up` is the number of bytes of an upload.
     """
     last = lines[-1]
     before = lines[-2]["bytes_up"] if len(lines) > 1 else 0

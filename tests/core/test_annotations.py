@@ -13,6 +13,7 @@ from pfljax.core.components import Component
 from pfljax.core.ranges import NotNegative, Range
 from pfljax.runs import checks, config
 
+OWN = "annotated.py:annotated"
 SOURCE = """
 from __future__ import annotations
 from typing import Literal
@@ -36,7 +37,7 @@ def annotated(
 @pytest.fixture
 def annotated(folder):
     (folder / "annotated.py").write_text(SOURCE)
-    return algorithms.method("annotated")
+    return algorithms.method(OWN)
 
 
 @pytest.mark.parametrize(
@@ -53,21 +54,21 @@ def annotated(folder):
     ],
 )
 def test_the_command_line_takes_what_the_annotation_says(annotated, text, value):
-    job = tiny.parsed("--algorithm", f"annotated:{text}")
+    job = tiny.parsed("--algorithm", f"{OWN}:{text}")
     checks.check(job)
     assert job.algorithm.options == {text.partition("=")[0]: value}
 
 
 @pytest.mark.parametrize("name", ["rate", "word"])
 def test_none_is_none(annotated, name):
-    job = tiny.parsed("--algorithm", f"annotated:{name}=None")
+    job = tiny.parsed("--algorithm", f"{OWN}:{name}=None")
     assert job.algorithm.args == ((name, None),)
 
 
 def test_the_command_line_refuses_the_rest(annotated):
-    code, out, errors = tiny.main("run", "--algorithm", "annotated:kind=c")
+    code, out, errors = tiny.main("run", "--algorithm", f"{OWN}:kind=c")
     assert (code, out, errors.count("\n")) == (2, "", 1)
-    assert "'annotated': kind is 'c'; expected 'mean' or 'sum'" in errors
+    assert "annotated': kind is 'c'; expected 'mean' or 'sum'" in errors
 
 
 @pytest.mark.parametrize(
@@ -83,12 +84,12 @@ def test_the_command_line_refuses_the_rest(annotated):
 )
 def test_python_refuses_the_rest(annotated, option, value, expected):
     with pytest.raises(ValueError, match=re.escape(expected)):
-        checks.check(Experiment(Component("annotated", {option: value})))
+        checks.check(Experiment(Component(OWN, {option: value})))
 
 
 def test_a_whole_number_is_a_float_by_the_annotation(annotated):
-    whole = checks.resolve(Experiment("annotated:rate=1,often=2"))
-    other = checks.resolve(Experiment("annotated:rate=1.0,often=2"))
+    whole = checks.resolve(Experiment(f"{OWN}:rate=1,often=2"))
+    other = checks.resolve(Experiment(f"{OWN}:rate=1.0,often=2"))
     assert config.digest(whole) == config.digest(other)
     resolved = whole.algorithm.options
     assert type(resolved["rate"]) is type(resolved["lam"]) is float

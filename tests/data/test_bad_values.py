@@ -131,7 +131,7 @@ def test_more_counts_of_labels_than_memory_holds():
     arrays = from_arrays(
         np.zeros((300, 1), np.uint8), np.zeros(300, int), num_classes=2**20
     )
-    with pytest.raises(ValueError, match=r"300 clients times 1048576 classes are more"):
+    with pytest.raises(ValueError, match=r"300 clients times 1048576 labels are more"):
         federate(arrays, "iid", num_clients=300, seed=0)
 
 

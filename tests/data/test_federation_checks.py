@@ -116,7 +116,8 @@ BY_HAND = {
         r"examples of public have shape \[1\], those of the pool \[2\]",
     ),
     "manifest": (
-        lambda: replace(make(), manifest={}), "manifest lacks dataset, kind, num_classes",
+        lambda: replace(make(), manifest={}),
+        "manifest lacks dataset, kind, num_classes",
     ),
     "manifestlist": (lambda: replace(make(), manifest=[]), r"manifest is \[\]; exp"),
     "clients": (

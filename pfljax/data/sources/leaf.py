@@ -73,6 +73,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
         return from_arrays(
             x,
             y,
+            task="classes",
             client=np.repeat([user.name for user in users], size),
             official=np.repeat(official, size),
             name=Path(path).name,

@@ -147,7 +147,7 @@ WRONG = [
     (GOOD_X, GOOD_Y - 1, {}, "the smallest label is -1"),
     (GOOD_X, GOOD_Y + 1, {}, "the smallest label is 1; labels start at 0: subtract 1"),
     (GOOD_X, GOOD_Y, {"num_classes": 2}, "choose num_classes >= 3"),
-    (GOOD_X, GOOD_Y + 0.5, {}, "labels are of type float64"),
+    (GOOD_X, GOOD_Y + 0.5, {"task": "classes"}, "labels are of type float64"),
     (GOOD_X, GOOD_Y, {"client": [0, 1]}, r"client has shape \[2\]"),
     (GOOD_X, GOOD_Y, {"client": [0.5] * 4}, "client ids are of type float64"),
     (GOOD_X, GOOD_Y, {"client": ["a", None, "b", "a"]}, "client ids are of type objec"),
