@@ -179,11 +179,12 @@ def load(name: str, *, every: int = 1, **params: Any) -> Arrays:
     """
     requirements.require_a("name", name, str, "that of a data set, such as 'digits'")
     choice = components.Component(name, params)
-    if components.is_own(name) or name in DATASETS:
+    # All other names are left to TFDS, which has hundreds.
+    factory = factories.get("data set", DATASETS, name)
+    factories.check("data set", choice, factory or tfds, OF_ALL)
+    if factory is not None:
         made = factories.build("data set", DATASETS, choice, returns=Arrays)
         return thin(made, every)
-    # All other names are left to TFDS, which has hundreds.
-    factories.check("data set", choice, tfds, OF_ALL)
     with _listing_names(name):
         return thin(tfds(name, **params), every)
 
