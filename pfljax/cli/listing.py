@@ -26,6 +26,8 @@ KINDS = {
     "server_optimizers": "optimizers of the server's model",
     "schedules": "schedules of the learning rate",
     "logs": "formats of the log, beside metrics.jsonl",
+    "losses": "losses of an example",
+    "metrics": "metrics beside those that every run has",
 }
 NOTES = {  # the last line of a kind
     "datasets": "every data set takes every=N, which keeps one example in N",
@@ -37,7 +39,7 @@ NOTES = {  # the last line of a kind
 def list_kinds() -> str:
     """One line for each kind: the number of its components, and what they are."""
     lines = [
-        f"{kind:18}{len(find_factories(kind.removesuffix('s'))):4}  {about}"
+        f"{kind:18}{len(_find_factories(kind)):4}  {about}"
         for kind, about in KINDS.items()
     ]
     return "\n".join([*lines, "", "`pfljax list KIND` lists the names of a kind."])
@@ -80,7 +82,8 @@ def describe(kind: str, name: str) -> str:
 
 def _find_factories(kind: str) -> Mapping[str, Callable]:
     requirements.find("kind", KINDS, kind)
-    return find_factories(kind.removesuffix("s"))
+    setting = {"losses": "loss", "metrics": kind}.get(kind, kind.removesuffix("s"))
+    return find_factories(setting)
 
 
 def _list_model_groups() -> list[str]:

@@ -40,6 +40,8 @@ TAKES = {
     "profile": ("num_clients",),
     "mode": ("cohort",),
     "optimizer": ("learning_rate",),
+    "loss": ("outputs", "y"),
+    "metrics": ("outputs", "y", "mask"),
 }
 # What a selection takes by name beside these and `FILLED_IN`.
 FACTS = "seconds", "epochs", "task", "least_label", "greatest_label", "label_count"

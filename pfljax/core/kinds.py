@@ -135,6 +135,9 @@ KINDS = {
     "ratings": Kind(REAL, _mean, "rmse", "real numbers [N]; x is a user and an item"),
 }
 
+LOSSES = {name: loss for kind in KINDS.values() for name, loss in kind.losses.items()}
+LOSSES["cross_entropy"] = cross_entropy  # that of tokens has no options
+
 
 class Scoring(NamedTuple):
     """How models are scored, which every evaluation of a run follows."""

@@ -8,27 +8,19 @@ Definitions are those of scikit-learn.
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from pfljax.core.components import Component, is_own
-from pfljax.core.own import load
-from pfljax.core.requirements import require_known
+from pfljax.core import factories
+from pfljax.core.components import Component
+from pfljax.core.requirements import find as find_known
 from pfljax.core.types import Array
 
 TOP = 10  # places of a ranking that count
 RELEVANT = 4.0  # the least rating of an item that a user likes
 
 Compute = Callable[[Array, Array, Array], Array]
-
-
-class Metric(NamedTuple):
-    """A metric, and the kinds of tasks that have it."""
-
-    compute: Compute
-    kinds: tuple[str, ...]
 
 
 def balanced_accuracy(outputs: Array, y: Array, mask: Array) -> Array:
@@ -93,14 +85,21 @@ def ndcg(outputs: Array, y: Array, mask: Array) -> Array:
     return _discounted(gain[_ranking(outputs[:, 0], mask)]) / _or_nan(best)
 
 
-METRICS = {
-    "balanced_accuracy": Metric(balanced_accuracy, ("classes",)),
-    "macro_f1": Metric(macro_f1, ("classes",)),
-    "auc": Metric(auc, ("classes",)),
-    "mean_average_precision": Metric(mean_average_precision, ("multilabel",)),
-    "r2": Metric(r2, ("regression", "ratings")),
-    "hit_rate": Metric(hit_rate, ("ratings",)),
-    "ndcg": Metric(ndcg, ("ratings",)),
+METRICS: dict[str, Compute] = {
+    "balanced_accuracy": balanced_accuracy,
+    "macro_f1": macro_f1,
+    "auc": auc,
+    "mean_average_precision": mean_average_precision,
+    "r2": r2,
+    "hit_rate": hit_rate,
+    "ndcg": ndcg,
+}
+OF_KIND = {
+    "classes": ("balanced_accuracy", "macro_f1", "auc"),
+    "multilabel": ("mean_average_precision",),
+    "regression": ("r2",),
+    "tokens": (),
+    "ratings": ("r2", "hit_rate", "ndcg"),
 }
 
 
@@ -155,11 +154,9 @@ def find(choices: tuple[Component, ...], kind: str) -> dict[str, Compute]:
     """
     found: dict[str, Compute] = {}
     for choice in choices:
-        if is_own(choice.name):
-            own = load(choice.name, ("outputs", "y", "mask"))
-            found[choice.short_name] = partial(own, **choice.options)
-            continue
-        of_kind = {name: each for name, each in METRICS.items() if kind in each.kinds}
-        require_known(f"metric of the task {kind!r}", choice.name, of_kind)
-        found[choice.name] = of_kind[choice.name].compute
+        known = {name: METRICS[name] for name in OF_KIND[kind]}
+        compute = factories.get("metrics", known, choice.name)
+        if compute is None:
+            compute = find_known(f"metric of the task {kind!r}", known, choice.name)
+        found[choice.short_name] = partial(compute, **choice.options)
     return found

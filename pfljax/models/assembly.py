@@ -14,10 +14,9 @@ import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from pfljax.core import factories, requirements, statistics, tree
-from pfljax.core.components import Component, convert, is_own
+from pfljax.core.components import Component, convert
 from pfljax.core.kinds import KINDS
 from pfljax.core.losses import mean
-from pfljax.core.own import load
 from pfljax.core.precision import EXACT, PRECISIONS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import mixed_precision
@@ -162,11 +161,9 @@ def example_losses(kind: str, loss: Loss) -> Callable[[Array, Array], Array]:
     known = KINDS[kind].losses
     if choice.name == "auto":
         choice = Component(next(iter(known)))
-    if is_own(choice.name):
-        factory = load(choice.name, ("outputs", "y"))
-    else:
-        requirements.require_known("loss", choice.name, known)
-        factory = known[choice.name]
+    factory = factories.get("loss", known, choice.name)
+    if factory is None:
+        return requirements.find(f"loss of the task {kind!r}", known, choice.name)
     factories.check("loss", choice, factory)
     return partial(factory, **choice.options) if choice.args else factory
 

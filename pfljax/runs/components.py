@@ -23,6 +23,8 @@ REGISTRIES = {
     "aggregation": ("pfljax.channel", "AGGREGATIONS"),
     "server_optimizer": ("pfljax.core.adaptive_server", "SERVER_OPTIMIZERS"),
     "log": ("pfljax.runs.sinks", "SINKS"),
+    "loss": ("pfljax.core.kinds", "LOSSES"),
+    "metrics": ("pfljax.evaluation.whole", "METRICS"),
 }
 KINDS = ("algorithm", "optimizer", "schedule", *REGISTRIES)
 SETTINGS = (*REGISTRIES, "models", "proxy")
@@ -81,6 +83,8 @@ def _factories(setting: str) -> Mapping[str, Callable]:
     """The factories of a setting, with "auto" and groups where it takes them."""
     if setting in ("model", "proxy"):
         return {"auto": _no_options, **find_factories("model")}
+    if setting == "loss":
+        return {"auto": _no_options, **find_factories(setting)}
     if setting == "models":
         from pfljax.models.model_groups import GROUPS
 

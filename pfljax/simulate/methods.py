@@ -36,6 +36,11 @@ def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
             f"no parameters in its {' and '.join(missing)}; choose one with a body and "
             "a head, such as model mlp"
         )
+    if algorithm.classes and task.kind != "classes":
+        raise ValueError(
+            f"{name} needs classes, but the task is {task.kind!r}; choose another "
+            "method, such as fedavg, fedper or ditto"
+        )
     if algorithm.linear and not is_linear(task):
         raise ValueError(
             f"{name} is a convex solver, but the model is a network: its logits are "

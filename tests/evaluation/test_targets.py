@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 
 def score(kind, outputs, y, names=()):
     """Metrics of a client whose examples are in the middle of a pool."""
-    found = tuple((name, whole.METRICS[name].compute) for name in names)
+    found = tuple((name, whole.METRICS[name]) for name in names)
     losses = next(iter(KINDS[kind].losses.values()))
     scoring = Scoring(kind, losses, found, N)
     pool = Examples(jnp.asarray(outputs), jnp.asarray(y))
@@ -116,12 +116,12 @@ def test_a_client_without_examples_has_no_metric(kind):
     width = 2 if kind == "multilabel" else 1
     y = {"classes": jnp.zeros(4, int), "tokens": jnp.zeros((4, 3), int)}
     outputs = {"classes": jnp.ones((4, 2)), "tokens": jnp.ones((4, 3, 2))}
-    names = [n for n, each in whole.METRICS.items() if kind in each.kinds]
+    names = whole.OF_KIND[kind]
     pool = Examples(
         outputs.get(kind, jnp.ones((4, width))), y.get(kind, jnp.ones((4, width)))
     )
     losses = next(iter(KINDS[kind].losses.values()))
-    found = tuple((name, whole.METRICS[name].compute) for name in names)
+    found = tuple((name, whole.METRICS[name]) for name in names)
     scoring = Scoring(kind, losses, found, 3)
     nobody = ClientData(pool, jnp.int32(1), jnp.int32(0))
     values = metrics.score(lambda batch: batch.x, nobody, 2, scoring=scoring)

@@ -113,6 +113,7 @@ def d_distillation(
         return server._replace(subset=draw(cohort.key))
 
     return alone(task, local)._replace(
+        classes=True,
         init=init,
         message=message,
         train=training(task, local, rho, DISTANCES[distance]),

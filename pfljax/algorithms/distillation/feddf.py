@@ -70,6 +70,7 @@ def feddf(
         return tuple(models)
 
     method = fedavg(task, local)._replace(
+        classes=True,
         init=init,
         message=lambda turn, models, client: models[task.number],
         aggregate=fusing(tasks, distil, server_batch_size),

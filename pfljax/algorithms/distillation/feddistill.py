@@ -61,6 +61,7 @@ def feddistill(
         )
 
     return alone(task, local)._replace(
+        classes=True,
         init=init,
         message=lambda turn, tables, w: mean_of_others(tables, turn.id),
         train=training(task, local, lam, DISTANCES[distance]),

@@ -110,6 +110,7 @@ def fedgen(
         return Server(head=head, trained=new)
 
     return wrap_server(shared, lambda server: server.head)._replace(
+        classes=True,
         init=init,
         message=message,
         train=training(task, local, alpha, beta),

@@ -65,6 +65,7 @@ def fedgh(
         return descend(jax.grad(loss), theta, server_steps, rate)
 
     return fedavg(task, local)._replace(
+        classes=True,
         init=lambda params, num_clients, key: part(task, params, "head"),
         init_client=lambda params, client_id, key: part(task, params, "body"),
         train=train,

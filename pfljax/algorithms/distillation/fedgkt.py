@@ -114,6 +114,7 @@ def fedgkt(
         return perceptron.apply(pair.g, z)
 
     return alone(task, local)._replace(
+        classes=True,
         init=init,
         message=lambda turn, server, w: tree.take_or(server.answers, turn.id),
         train=training(task, local, alpha, temperature, max_examples),

@@ -113,6 +113,7 @@ def fedkd(
         return Server(v=tree.add(server.v, change), size=size)
 
     method = alone(task, local)._replace(
+        classes=True,
         init=init,
         init_client=init_client,
         message=lambda turn, server, client: server,

@@ -107,6 +107,7 @@ def fedmd(
         return is_first * (pretrain_epochs * public_steps + own_steps)
 
     method = alone(task, local)._replace(
+        classes=True,
         init=init,
         init_client=lambda params, client_id, key: Client(params, jnp.float32(0)),
         personal=lambda turn, server, client, data: client.w,

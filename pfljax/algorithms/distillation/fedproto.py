@@ -59,6 +59,7 @@ def fedproto(
         return w, upload, metrics
 
     method = alone(task, local)._replace(
+        classes=True,
         init=lambda params, num_clients, key: prototypes.none(task),
         message=lambda turn, known, w: known,
         train=train,

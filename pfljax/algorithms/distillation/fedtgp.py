@@ -81,6 +81,7 @@ def fedtgp(
         return prototypes.Nearest(w, complete(generate(server)))
 
     return alone(task, local)._replace(
+        classes=True,
         init=init,
         message=lambda turn, server, w: generate(server),
         train=training(task, local, lam),

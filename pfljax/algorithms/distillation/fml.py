@@ -59,6 +59,7 @@ def fml(
         return *pair, metrics
 
     method = alone(task, local)._replace(
+        classes=True,
         init=lambda params, num_clients, key: proxy.init(key),
         message=lambda turn, v, w: v,
         train=train,

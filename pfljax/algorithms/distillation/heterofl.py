@@ -98,6 +98,7 @@ def heterofl(
         return mask_absent(task.predict(part.w, batch), part.present)
 
     method = fedavg(task, local)._replace(
+        classes=True,
         init=init,
         message=message,
         train=training(task, clipping(local, clip), classes),

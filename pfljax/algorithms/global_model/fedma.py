@@ -170,7 +170,7 @@ def exchange(method, model, local, number, aggregate):
         return make_upload(model, number, receive(message, client.start))
 
     return method._replace(
-        message=message, train=train, aggregate=aggregate, origin=origin
+        classes=True, message=message, train=train, aggregate=aggregate, origin=origin
     )
 
 

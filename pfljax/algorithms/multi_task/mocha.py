@@ -105,6 +105,7 @@ def mocha(
         return Server(Models(w, heard), b, sigma)
 
     return alone(task, local)._replace(
+        classes=True,
         init=init,
         init_client=init_client,
         message=message,
