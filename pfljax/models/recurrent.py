@@ -36,13 +36,17 @@ def char_lstm(
     embedding: AtLeastOne = 8,
     hidden: AtLeastOne = 256,
     layers: AtLeastOne = 2,
+    each: bool = False,
 ) -> nn.Module:
-    """LEAF's next-character LSTM of tokens i32[T]; 819,920 with 80 characters."""
+    """LEAF's next-character LSTM of tokens i32[T]; 819,920 with 80 characters.
+
+    It predicts what follows the last token, or with `each` what follows each of them.
+    """
     body: list[Layer] = [Embedding(vocab, embedding)]
     # Each layer is a module: methods that mix by module (`Task.modules`) see each.
     for _ in range(layers):
         body.append(LSTM(hidden))
-    body.append(last_state)
+    body.append(all_states if each else last_state)
     return network(body, num_classes, vocab=vocab)
 
 
@@ -126,6 +130,11 @@ class LSTM(nn.Module):
 def last_state(h: Array) -> Array:
     """Returns the state [B, H] after the last step of [T, B, H]."""
     return h[-1]
+
+
+def all_states(h: Array) -> Array:
+    """Returns the states [B, T, H] after each step of [T, B, H]."""
+    return h.swapaxes(0, 1)
 
 
 class Weights(NamedTuple):

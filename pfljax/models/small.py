@@ -17,6 +17,7 @@ from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_layer
 from pfljax.models.dense import Dense
 from pfljax.models.dropout import Dropout
+from pfljax.models.factorization import matrix_factorization
 from pfljax.models.googlenet import googlenet
 from pfljax.models.heterofl_cnn import HETEROFL, heterofl_cnn
 from pfljax.models.heterogeneous import (
@@ -119,6 +120,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "mobilenet": mobilenet,
     "vgg9": vgg9,
     "char_lstm": char_lstm,
+    "matrix_factorization": matrix_factorization,
     "htcnn": htcnn,
     **HTCNN_YI,
     **HTCNN_AKT,

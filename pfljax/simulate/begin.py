@@ -128,7 +128,7 @@ def begin(
     sim = width.choose(experiment, training, task, path, traced, initial)
     malicious.malicious_share(sim.setting.channel, training)  # checks it
     # The folder is begun last, so that corrected settings can use the same one.
-    described = manifest | _describe(experiment, tuple(manifest["input_shape"]), path)
+    described = manifest | _describe(experiment, training, path)
     for name in ask(claims.begin, path, experiment, described, sim.setting.width):
         say(f"pfljax: {name} has changed since the run began")
     if initial is not None:
@@ -165,10 +165,12 @@ def say_once(line: str) -> None:
 
 
 def _describe(
-    experiment: Experiment, input_shape: tuple[int, ...], path: Path
+    experiment: Experiment, federation: Federation, path: Path
 ) -> dict[str, Any]:
     """The model and the checksum of device files, for partition.npz."""
-    model = str(resolve_model(experiment, input_shape))
+    input_shape = federation.train.examples.x.shape[1:]
+    of_data = input_shape, federation.kind, federation.num_classes
+    model = str(resolve_model(experiment, *of_data))
     if experiment.models:
         model = ",".join(map(str, architectures.list_models(experiment)))
     crc = clocks.devices_crc(experiment)

@@ -65,7 +65,7 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
 
     choices = architectures.distinct_models(experiment)
     if not choices:
-        choices = [resolve_model(experiment, shape.input_shape)]
+        choices = [_resolve(experiment, shape)]
     proxy = architectures.find_proxy(experiment, make)
     tasks = [make(choice, proxy) for choice in choices]
     if len(tasks) == 1:
@@ -112,18 +112,35 @@ def _task(
 def make_network(experiment: Experiment, shape: Shape, number: int = 0) -> nn.Module:
     """The Flax module of the model, or of the architecture of this number."""
     several = architectures.distinct_models(experiment)
-    default = [resolve_model(experiment, shape.input_shape)]
+    default = [_resolve(experiment, shape)]
     choice = (several or default)[number]
     return models.model(choice.name, shape.num_classes, **choice.options)
 
 
-def resolve_model(experiment: Experiment, input_shape: tuple[int, ...]) -> Component:
+def resolve_model(
+    experiment: Experiment,
+    input_shape: tuple[int, ...],
+    kind: str = "classes",
+    num_classes: int = 0,
+) -> Component:
     """The model of the settings, or the one that "auto" selects for this shape."""
     if experiment.model.name != "auto":
         return experiment.model
+    if kind == "tokens":
+        return Component("char_lstm", {"vocab": num_classes, "each": True})
+    if kind == "ratings":
+        raise ValueError(
+            "model is 'auto', which does not know how many users and items there are; "
+            "choose model matrix_factorization:users=...,items=..."
+        )
     # Both have a body and a head, so that every method supports them.
     is_grey = len(input_shape) <= 2 or input_shape[-1] == 1
     return Component("mlp" if is_grey else "gn_cnn")
+
+
+def _resolve(experiment: Experiment, shape: Shape) -> Component:
+    of_data = shape.input_shape, shape.kind, shape.num_classes
+    return resolve_model(experiment, *of_data)
 
 
 def resolve_width(experiment: Experiment) -> int | None:

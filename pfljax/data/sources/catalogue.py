@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pfljax.core import components, factories, requirements
 from pfljax.core.ranges import AtLeastOne, BelowOne, Positive
@@ -106,13 +106,14 @@ def shakespeare_roles(
     min_size: AtLeastOne = 1,
     test: BelowOne = 0.2,
     alphabet: Alphabet = "leaf",
+    task: Literal["classes", "tokens"] = "classes",
 ) -> Arrays:
     """Shakespeare's roles as clients: 80 characters, u8[N, 80], label the next one.
 
     See `pfljax.data.sources.shakespeare.examples`.
     """
     texts = shakespeare.read(_require_prepared("shakespeare_roles"))
-    return shakespeare.examples(texts, stride, min_size, test, alphabet)
+    return shakespeare.examples(texts, stride, min_size, test, alphabet, task)
 
 
 def emnist(*, config: str = "byclass", data_dir: str | Path | None = None) -> Arrays:

@@ -22,7 +22,12 @@ UNUSED = 255
 
 
 def examples(
-    texts: Mapping[str, str], stride: int, min_size: int, test: float, alphabet: str
+    texts: Mapping[str, str],
+    stride: int,
+    min_size: int,
+    test: float,
+    alphabet: str,
+    task: str = "classes",
 ) -> Arrays:
     """Makes each role a client of examples u8[N, 80], labelled by the next character.
 
@@ -32,7 +37,7 @@ def examples(
     input. Roles without both, or with fewer than `min_size` in all, are left out; with
     test = 0 all examples are for training. The alphabet is that of `leaf`. Validation
     examples are drawn from those for training, and overlap them if the stride is below
-    80.
+    80. With the task "tokens" the label is the next character of each of the 80.
 
     Raises:
         ValueError: no role is left.
@@ -57,9 +62,10 @@ def examples(
     size = [len(part) for part in parts_of_role]
     return from_arrays(
         np.ascontiguousarray(windows[:, :LENGTH]),
-        windows[:, LENGTH],
+        windows[:, 1:] if task == "tokens" else windows[:, LENGTH],
         client=np.repeat(np.arange(len(size)), size),
         official=np.concatenate(parts_of_role),
+        task=task,
         num_classes=len(letters),
         scale=1.0,
         name="shakespeare_roles",
