@@ -12,6 +12,7 @@
     10  A method has one file, one word and one paper.
     11  It lowers for CUDA and TPU; several devices make one all-reduce per round.
     12  One architecture in two groups gives the same result as in one.
+    13  A method that does not declare `classes` takes real targets.
 
 Law 7 has no general form, and is tested in tests/test_limits.py. The parts of laws 4
 and 11 that need several devices are tested in tests/engine/test_mesh.py.
@@ -40,13 +41,18 @@ from pfljax.conformance.script import (
     renumber,
 )
 from pfljax.conformance.source import one_file_one_word_one_paper
-from pfljax.conformance.trial import Trial, replay
+from pfljax.conformance.trial import Trial, make_setting, replay
 from pfljax.conformance.uploads import (
     bytes_are_as_declared,
     channels_fit,
     draws_are_relative,
     means_are_enough,
     origins_are_uploads_of_no_step,
+)
+from pfljax.core.communication import (
+    shapes_of_batch,
+    shapes_of_server,
+    trace_exchanges,
 )
 from pfljax.core.types import ClientData, Examples
 from pfljax.engine.setting import Groups
@@ -250,6 +256,20 @@ def lowers_for_accelerators(trial: Trial) -> None:
     chex.assert_equal(exported.platforms, platforms)
 
 
+def real_targets_fit(trial: Trial) -> None:
+    """A method that does not declare `classes` takes real targets."""
+    # By shapes alone, which costs no program.
+    task = toy.regression()
+    algorithm = make_setting(trial.case, trial.factory, task).algorithm
+    trace_exchanges(algorithm, task, CLIENTS, (3,))
+    server = shapes_of_server(algorithm, task, CLIENTS)
+    batch = shapes_of_batch(task, 2, (3,))
+    if algorithm.server_model is not None and algorithm.personal is None:
+        model = jax.eval_shape(algorithm.server_model, server)
+        outputs = jax.eval_shape(algorithm.predict, model, batch)
+        chex.assert_shape(outputs, (2, 1))
+
+
 def _take(clients: Any, ids: Any) -> Any:
     """The states of these clients."""
     return jax.tree.map(lambda leaf: leaf[ids], clients)
@@ -293,6 +313,7 @@ LAWS: dict[str, Law] = {
     "10": one_file_one_word_one_paper,
     "11": lowers_for_accelerators,
     "12": groups_are_free,
+    "13": real_targets_fit,
 }
 # Each compiles or lowers its own program, in half of the time of all laws.
 COMPILING = ("2 mean", "4 width", "5 draws", "11", "12")

@@ -13,6 +13,7 @@ from pfljax.conformance.laws import (
     OF_STEPS,
     Law,
     groups_are_free,
+    real_targets_fit,
 )
 from pfljax.conformance.trial import Case, Trial, run_rounds
 from pfljax.conformance.uploads import (
@@ -101,6 +102,10 @@ def _skip_reason(law: Law, trial: Trial) -> str:
         return "its uploads do not depend on the steps"
     if law is origins_are_uploads_of_no_step and case.sends_statistics:
         return "it sends statistics of examples, not changes of a model"
+    if law is real_targets_fit and trial.setting.algorithm.classes:
+        return "it needs classes"
+    if law is real_targets_fit and trial.setting.algorithm.linear:
+        return "its model is linear"
     if law is groups_are_free and not _takes_several(trial):
         return "it takes clients of one architecture"
     if law is groups_are_free and trial.setting.algorithm.architecture is not None:

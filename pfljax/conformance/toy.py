@@ -89,6 +89,13 @@ def classifier():
 
 
 @cache
+def regression():
+    """The classifier's network with one real output."""
+    model = models.mlp(1, hidden=(4,))
+    return traced_once(models.task(model, (3,), kind="regression"))
+
+
+@cache
 def linear():
     """Logistic regression with 12 parameters, all in its head."""
     return traced_once(models.task(models.logistic(3), (3,)))

@@ -65,10 +65,10 @@ def run_rounds(case: Case) -> Trial:
     """Runs a method, one round in each call."""
     factory = algorithms.method(case.name)
     task = toy.classifier()
-    setting = _setting(case, factory, task)
+    setting = make_setting(case, factory, task)
     if setting.algorithm.linear:
         task = toy.linear()
-        setting = _setting(case, factory, task)
+        setting = make_setting(case, factory, task)
     train, _ = toy.ragged()
     program = compile_rounds(setting)
     first = engine.init(setting, task, CLIENTS, jax.random.key(1))
@@ -131,7 +131,8 @@ def compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def _setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
+def make_setting(case: Case, factory: Callable, task: Task) -> engine.Setting:
+    """The setting of a method for a model; a script selects the clients."""
     options = dict(case.options) | toy.run_options(factory, ROUNDS)
     script = full_script()
     return engine.Setting(

@@ -29,7 +29,7 @@ class Kind(NamedTuple):
     losses: Mapping[str, ExampleLoss]  # by name, the default first
     # (outputs [n, B, ...] of n models, log weights [n] or None for equal ones)
     # -> those of their ensemble
-    average: Callable[[Array, Any], Array]
+    average: Callable[..., Array]
     headline: str  # the metric that reports lead with
     target: str  # as messages describe it
 
@@ -84,7 +84,7 @@ def absolute(outputs: Array, y: Array) -> Array:
 
 def huber(outputs: Array, y: Array, *, delta: NotNegative = 1.0) -> Array:
     """Huber's loss: quadratic up to an error of `delta`, linear beyond."""
-    return jnp.mean(optax.huber_loss(outputs, y, delta), -1)
+    return jnp.mean(optax.huber_loss(outputs, y, delta=delta), -1)
 
 
 def _mean_probability(outputs: Array, log_weights: Any = None) -> Array:

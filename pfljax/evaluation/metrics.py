@@ -188,7 +188,7 @@ def _count_targets(
     def count(outputs: Array, batch: Batch) -> dict[str, Array]:
         outputs = outputs.astype(jnp.float32)
         losses = jnp.where(batch.mask > 0, scoring.losses(outputs, batch.y), 0)
-        counts = SCORES[scoring.kind].count(outputs, batch.y, batch.mask)
+        counts = SCORES[scoring.kind].add_up(outputs, batch.y, batch.mask)
         return counts | {"loss": losses.sum()}
 
     return jax.tree.map(lambda leaf: leaf.sum(0), jax.vmap(count)(outputs, batches))

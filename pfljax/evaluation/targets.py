@@ -15,7 +15,7 @@ class Scores(NamedTuple):
     """How a kind of task is scored."""
 
     # (outputs [B, ...], y [B, ...], mask f32[B]) -> sums over the batch, by name
-    count: Callable[[Array, Array, Array], Sums]
+    add_up: Callable[[Array, Array, Array], Sums]
     finish: Callable[[Sums], dict[str, Array]]  # the metrics of sums
 
 

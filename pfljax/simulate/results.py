@@ -294,11 +294,13 @@ def _explain_divergence(lines: list[Line], guess: float | None, up: int = 0) -> 
     loss = last["train_loss"]
     # In the first round None stands for an infinite loss.
     first = lines[0]["train_loss"] or math.inf
-    guess = first if guess is None else guess
-    has_risen = loss > guess and loss > 2 * first
-    if loss > 2 * guess or has_risen:
+    # A guess of a target that is no class has no known loss.
+    level = 0.0 if guess is None else guess
+    has_risen = loss > level and loss > 2 * first
+    if (guess and loss > 2 * guess) or has_risen:
+        of_guess = f", and {guess:.4g} for a guess" if guess else ""
         return (
             f"its training loss is {loss:.4g} in the last round, {first:.4g} in the "
-            f"first, and {guess:.4g} for a guess"
+            f"first{of_guess}"
         )
     return ""
