@@ -30,7 +30,7 @@ def lines(first, last, test=1.0):
     ],
 )
 def test_runs_that_have_diverged(first, last, test):
-    assert results._explain_divergence(lines(first, last, test), num_classes=10)
+    assert results._explain_divergence(lines(first, last, test), GUESS)
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def test_runs_that_have_diverged(first, last, test):
     ],
 )
 def test_runs_that_have_not(first, last, test):
-    assert results._explain_divergence(lines(first, last, test), num_classes=10) == ""
+    assert results._explain_divergence(lines(first, last, test), GUESS) == ""
 
 
 def test_the_reason_names_the_losses():
     text = "loss is 307 in the last round, 713 in the first, and 2.303 for a guess"
-    assert text in results._explain_divergence(lines(713.0, 307.0), num_classes=10)
-    assert "not finite" in results._explain_divergence(lines(1.0, None), num_classes=10)
+    assert text in results._explain_divergence(lines(713.0, 307.0), GUESS)
+    assert "not finite" in results._explain_divergence(lines(1.0, None), GUESS)
 
 
 def test_a_last_round_without_reports_has_not_diverged():
     log = lines(1.0, None)
     log[0]["bytes_up"] = log[1]["bytes_up"] = 80
-    assert results._explain_divergence(log, num_classes=10, up=40) == ""
+    assert results._explain_divergence(log, GUESS, up=40) == ""
     log[1]["bytes_up"] = 120
-    assert "not finite" in results._explain_divergence(log, num_classes=10, up=40)
+    assert "not finite" in results._explain_divergence(log, GUESS, up=40)
