@@ -121,7 +121,7 @@ def row_of(profile: str, mode: str, target: float, runs: list[Result]) -> Row:
         rounds=runs[0].rounds,
         seconds=[never_is_nan(one["seconds"]) for one in reached],
         megabytes=[never_is_nan(one["bytes"] / 1e6) for one in reached],
-        accuracy=[float(100 * make_curve(run).accuracy[-1]) for run in runs],
+        accuracy=[float(100 * make_curve(run).mean[-1]) for run in runs],
         whole=[run.metrics[-1]["clock"] for run in runs],
         staleness=[mean_staleness(run) for run in runs],
     )
@@ -179,7 +179,7 @@ def figure(curves: dict[tuple[str, str], list[Result]], target: float) -> Any:
         for mode, colour in zip(MODES, PALETTE, strict=False):
             runs = curves[profile, mode]
             x = [make_curve(run).seconds for run in runs]
-            y = [100 * make_curve(run).accuracy for run in runs]
+            y = [100 * make_curve(run).mean for run in runs]
             for seconds, accuracy in zip(x, y, strict=True):
                 axes.plot(seconds, accuracy, color=colour, linewidth=0.5, alpha=0.5)
             axes.plot(np.mean(x, 0), np.mean(y, 0), color=colour, label=mode)

@@ -99,7 +99,7 @@ def row_of(name: str, target: float, runs: list[Result]) -> Row:
         channel=CHANNELS[name] or "",
         rounds=runs[0].rounds,
         upload=upload_bytes(runs[0]),
-        accuracy=[float(100 * make_curve(run).accuracy[-LAST:].mean()) for run in runs],
+        accuracy=[float(100 * make_curve(run).mean[-LAST:].mean()) for run in runs],
         to_target=[rounds for rounds, _, _ in costs],
         megabytes_up=[up for _, up, _ in costs],
         megabytes=[both for _, _, both in costs],
@@ -170,7 +170,7 @@ def figure(curves: dict[str, list[Result]], target: float) -> Any:
     colours = dict(zip(with_colour, (*PALETTE, GREY), strict=False))
     for name, runs in curves.items():
         rounds = make_curve(runs[0]).rounds
-        accuracy = 100 * np.mean([make_curve(run).accuracy for run in runs], axis=0)
+        accuracy = 100 * np.mean([make_curve(run).mean for run in runs], axis=0)
         sent = np.mean([megabytes_up(run, rounds) for run in runs], axis=0)
         dash = "--" if name.endswith(PLAIN) else "-"
         colour = colours[name.removesuffix(PLAIN)]

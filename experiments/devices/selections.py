@@ -121,7 +121,7 @@ def course_of(run: Result) -> Course:
     curve = make_curve(run)
     last = run.metrics[-1]
     return Course(
-        accuracy=100 * curve.accuracy,
+        accuracy=100 * curve.mean,
         seconds=curve.seconds,
         # A model weighs the same down and up.
         reported=100 * last["bytes_up"] / last["bytes_down"],

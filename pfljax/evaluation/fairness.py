@@ -1,8 +1,8 @@
 """Figures of fairness over clients, and the rounds until a mean reaches a target.
 
 The module needs NumPy only, so that finished runs are evaluated from their files
-without JAX. `a` [N] is a metric of N clients, such as the accuracy, which is at least 0
-and has no unit. NaN stands for a client without examples, which does not count. Without
+without JAX. `a` [N] is a metric of N clients, such as the accuracy. NaN stands for a
+client without examples, and infinity for one that has diverged: neither counts. Without
 clients, all figures are NaN.
 
 Sources: q-FFL (Li et al., 2020) for variance, cosine and entropy; Jain, Chiu and Hawe
@@ -13,6 +13,8 @@ mean: `pfljax.evaluation.over_clients.summarise`.
 from collections.abc import Sequence
 
 import numpy as np
+
+from pfljax.evaluation.over_clients import is_share
 
 DECILES = tuple(range(10, 100, 10))  # in percent
 BINS = 20  # of the histogram, 0.05 wide
@@ -25,19 +27,21 @@ def figures(
     local: np.ndarray | None = None,
     server: np.ndarray | None = None,
     tuned: np.ndarray | None = None,
+    sign: int = 1,
 ) -> dict[str, float]:
     """All figures over clients of `a` [N], by name.
 
     Gains are differences to the same metric [N] of local training, of the server's
     model before it is personalised, and of fine-tuned FedAvg. They are NaN without it.
+    `sign` is -1 for a metric of which less is better: a gain is then how much less.
     """
     values = spread(a) | evenness(a)
     references = {"local": local, "server": server, "tuned": tuned}
     for name, reference in references.items():
         if reference is None:
             reference = np.full(len(a), np.nan)
-        values[f"gain_{name}"] = mean_gain(a, reference)
-        values[f"worse_than_{name}"] = worse_share(a, reference)
+        values[f"gain_{name}"] = sign * mean_gain(a, reference)
+        values[f"worse_than_{name}"] = worse_share(sign * a, sign * reference)
     return values
 
 
@@ -65,11 +69,11 @@ def evenness(a: np.ndarray) -> dict[str, float]:
 
     Gini's index is in [0, 1 - 1/N], Jain's in [1/N, 1]. The entropy of shares, divided
     by log N, and the cosine are in [0, 1]. For equal clients, even if all are 0, the
-    figures are 0, 1, 1 and 1.
+    figures are 0, 1, 1 and 1. They are NaN if a client is below 0.
     """
     a = _drop_empty(a)
     N = len(a)
-    if not N:
+    if not N or a.min() < 0:
         return dict.fromkeys(EVENNESS, float("nan"))
     if a.min() == a.max():
         return dict(zip(EVENNESS, (0.0, 1.0, 1.0, 1.0), strict=True))
@@ -145,21 +149,25 @@ def area(rounds: np.ndarray, curve: np.ndarray) -> float:
     return float(np.trapezoid(curve, rounds) / (rounds[-1] - rounds[0]))
 
 
-def check_targets(targets: Sequence[float], window: int = WINDOW) -> None:
-    """Raises a ValueError for a target that is no accuracy above 0, or no window."""
+def check_targets(
+    targets: Sequence[float], window: int = WINDOW, metric: str = "accuracy"
+) -> None:
+    """Raises a ValueError for no window, or a target that no such metric has."""
     if window < 1:
         raise ValueError(
             f"target window is {window}; expected a number of evaluations, at least 1"
         )
     for target in targets:
-        if not 0 < target <= 1:
+        if is_share(metric) and not 0 < target <= 1:
             raise ValueError(
-                f"target is {target}; expected an accuracy above 0, at most 1, such as "
-                "0.8"
+                f"target is {target}; expected a value of {metric} above 0, at "
+                "most 1, such as 0.8"
             )
+        if not np.isfinite(target):
+            raise ValueError(f"target is {target}; expected a value of {metric}")
 
 
 def _drop_empty(a: np.ndarray) -> np.ndarray:
-    """`a` in float64, without the clients that have no examples."""
+    """`a` in float64, without the clients that do not count."""
     a = np.asarray(a, np.float64)
-    return a[~np.isnan(a)]
+    return a[np.isfinite(a)]

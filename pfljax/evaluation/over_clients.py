@@ -11,6 +11,7 @@ DETECTION = "auroc"  # recorded where examples of other classes are evaluated as
 ALWAYS = ("accuracy", "top5", "loss", "entropy", "brier", "ece", "mce")
 ALWAYS += ("rmse", "mae", "perplexity", "micro_f1", "macro_f1", "label_accuracy")
 LESS_IS_BETTER = ("entropy", "brier", "ece", "mce", "rmse", "mae", "perplexity")
+SHARES = ("accuracy", "f1", "auc", "auroc", "top5", "precision", "hit_rate")
 HEADLINES = ("accuracy", "micro_f1", "rmse")  # the first that a run has leads
 
 
@@ -21,6 +22,11 @@ def is_greater_better(name: str) -> bool:
     """
     plain = name.removesuffix("_batchwise")
     return not (plain in LESS_IS_BETTER or plain.endswith(("loss", "error")))
+
+
+def is_share(name: str) -> bool:
+    """Whether this metric is a share of 1, which reports show in percent."""
+    return name.endswith(SHARES)
 
 
 def headline(names: Iterable[str], monitor: str = "auto") -> str:

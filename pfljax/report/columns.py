@@ -10,9 +10,10 @@ from pfljax.evaluation.significance import LEVEL
 from pfljax.report import pairs
 from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame
+from pfljax.report.lead import EMPTY, Lead, read_lead
 from pfljax.report.seeds import Group
-from pfljax.report.tables import EMPTY, Table
-from pfljax.report.tidy import main_accuracies
+from pfljax.report.tables import Table
+from pfljax.report.tidy import main_means
 from pfljax.runs.names import value_text
 from pfljax.runs.settings import FIELDS, Experiment
 
@@ -22,7 +23,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 class Cell(NamedTuple):
     """What one method reaches at one value."""
 
-    means: Mapping[int, float]  # accuracy by seed
+    means: Mapping[int, float]  # of the metric by seed
     mark: str = ""  # "best", "alike", or "" for a method that is worse
 
 
@@ -35,21 +36,23 @@ def columns_table(
     name: str,
     over: Mapping[str, Sequence[Any]] = NOTHING,
 ) -> Table:
-    """The accuracy of the main models, mean ± std over seeds, by the setting `name`.
+    """The metric of the main models, mean ± std over seeds, by the setting `name`.
 
     Rows and columns are in the order of `over`, the values of a sweep.
 
     Raises:
       ValueError: the runs have no such setting or option, or all have one value.
     """
-    cells = _compare_columns(groups, frame, name)
+    lead = read_lead(frame)
+    cells = _compare_columns(groups, frame, lead, name)
     cells = {value: cells[value] for value in _in_order(cells, name, over)}
     methods = dict.fromkeys(row for column in cells.values() for row in column)
     for other in over:
         methods = _in_order(methods, other, over)
     most = max(len(c.means) for column in cells.values() for c in column.values())
     rows = [
-        [m, *(_text(column.get(m), most) for column in cells.values())] for m in methods
+        [m, *(_text(column.get(m), most, lead) for column in cells.values())]
+        for m in methods
     ]
     best = {
         (i, j)
@@ -58,8 +61,8 @@ def columns_table(
         if method in column and column[method].mark == "best"
     }
     header = ["Method", *cells]
-    title = f"Test accuracy by {name}"
-    note = f"{NOTES['Columns']} n = {most} seeds."
+    title = f"Test {lead.title} by {name}"
+    note = f"{lead.fill(NOTES['Columns'])} n = {most} seeds."
     return Table(title, header, rows, frozenset(best), note)
 
 
@@ -74,39 +77,44 @@ def _in_order(
     return sorted(texts, key=lambda text: places.get(text, len(values)))
 
 
-def _text(cell: Cell | None, most: int) -> str:
-    """The mean ± std in percent, with a star if the best is not known to be better."""
+def _text(cell: Cell | None, most: int, lead: Lead) -> str:
+    """The mean ± std, with a star if the best is not known to be better."""
     if cell is None or not cell.means:
         return EMPTY
-    values = 100 * np.array([*cell.means.values()])
-    text = _mean(cell)
+    values = np.array([*cell.means.values()])
+    text = _mean(cell, lead)
     if len(values) > 1:
-        text += f" ± {values.std(ddof=1):.2f}"
+        text += f" ± {lead.number(values.std(ddof=1))}"
     if len(values) < most:
         text += f" (n = {len(values)})"
     return text + ("*" if cell.mark == "alike" else "")
 
 
-def _compare_columns(groups: Sequence[Group], frame: Frame, name: str) -> Cells:
+def _compare_columns(
+    groups: Sequence[Group], frame: Frame, lead: Lead, name: str
+) -> Cells:
     """The cells of the table; methods are compared within each column."""
-    means = main_accuracies(frame)
+    means = main_means(frame)
     columns: dict[str, list[pairs.Scores]] = {}
     for group in groups:
         value = axis_text(group.experiment, name)
         row = label_without(group.runs[0].label, name, value)
-        scores = pairs.make_scores(group, means.get(group.label, {}))
+        scores = pairs.make_scores(group, means.get(group.label, {}), lead)
         columns.setdefault(value, []).append(scores._replace(method=row))
     if len(columns) < 2:
         raise ValueError(
             f"--columns is {name!r}, but all runs have {name}={next(iter(columns))}; "
             "choose a setting in which they differ"
         )
-    return {value: _compare(scores, value) for value, scores in columns.items()}
+    return {value: _compare(scores, value, lead) for value, scores in columns.items()}
 
 
-def _compare(scores: Sequence[pairs.Scores], value: str) -> dict[str, Cell]:
+def _compare(scores: Sequence[pairs.Scores], value: str, lead: Lead) -> dict[str, Cell]:
     """The cells of one column."""
-    cells = {each.method: Cell(each.means) for each in scores}
+    cells = {
+        each.method: Cell({seed: lead.sign * m for seed, m in each.means.items()})
+        for each in scores
+    }
     if len(cells) < len(scores):
         names = [each.method for each in scores]
         twice = next(n for n in names if names.count(n) > 1)
@@ -118,15 +126,15 @@ def _compare(scores: Sequence[pairs.Scores], value: str) -> dict[str, Cell]:
     for row in with_best.itertuples():
         best, other = cells[row.method], cells[row.against]
         cells[row.method] = best._replace(mark="best")
-        if _mean(other) == _mean(best):  # as shown
+        if _mean(other, lead) == _mean(best, lead):  # as shown
             cells[row.against] = other._replace(mark="best")
         elif not row.p_holm < LEVEL:
             cells[row.against] = other._replace(mark="alike")
     return cells
 
 
-def _mean(cell: Cell) -> str:
-    return f"{100 * np.mean([*cell.means.values()]):.2f}"
+def _mean(cell: Cell, lead: Lead) -> str:
+    return lead.number(float(np.mean([*cell.means.values()])))
 
 
 def axis_text(experiment: Experiment, name: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pfljax.report.html import Block
+from pfljax.report.lead import EMPTY, format_number
 from pfljax.report.run_page import origin_pairs, run_notices
 from pfljax.report.seeds import (
     OF_A_RUN,
@@ -12,7 +13,7 @@ from pfljax.report.seeds import (
     differing_settings,
 )
 from pfljax.report.settings import problem_facts, settings_by_group, value_text
-from pfljax.report.tables import EMPTY, Table, format_number
+from pfljax.report.tables import Table
 from pfljax.runs.config import to_json
 from pfljax.runtime.words import count_noun
 

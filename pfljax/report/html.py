@@ -16,6 +16,7 @@ import jinja2
 from markupsafe import Markup
 
 from pfljax.report.captions import CAPTIONS
+from pfljax.report.lead import Lead
 from pfljax.report.style import Figure, draw
 from pfljax.report.tables import Table
 
@@ -50,10 +51,11 @@ class Cards(NamedTuple):
 Block = str | Table | Picture | Pairs | Cards
 
 
-def picture(name: str, figure: Figure) -> Picture:
+def picture(name: str, figure: Figure, lead: Lead) -> Picture:
     """A figure as it stands in a page."""
     width = round(CSS_PIXELS * figure.get_size_inches()[0])
-    return Picture(name, draw(figure, "svg"), "svg+xml", width, CAPTIONS[name])
+    caption = lead.fill(CAPTIONS[name])
+    return Picture(name, draw(figure, "svg"), "svg+xml", width, caption)
 
 
 def render(

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pfljax.report.lead import Lead, find_lead
 from pfljax.report.runs import Record, is_main, model_text, number
-from pfljax.report.tables import format_number
 from pfljax.runs.result import Result
 
 Card = tuple[str, str, str]  # title, value, note
@@ -14,7 +14,7 @@ Card = tuple[str, str, str]  # title, value, note
 def key_figures(run: Result) -> list[Card]:
     """(title, value, note) of the numbers that the run has."""
     return [
-        *_accuracies(run),
+        *_metrics(run, find_lead([run])),
         *_dissimilarity(run),
         *_training(run),
         *_privacy(run),
@@ -22,46 +22,43 @@ def key_figures(run: Result) -> list[Card]:
     ]
 
 
-def _percent(share: float | None) -> str:
-    return format_number(share, ".2f", 100)
-
-
-def _accuracies(run: Result) -> Iterator[Card]:
+def _metrics(run: Result, lead: Lead) -> Iterator[Card]:
     last, chosen = run.summary["last"], run.summary["chosen_on_validation"]
     is_same = bool(chosen) and chosen["round"] == last["round"]
     too = ", also chosen on validation" if is_same else ""
-    yield _accuracy(f"Accuracy at the last round{too}", last)
-    accuracy = next(iter(_by_model(last).values()))
+    yield _card(f"{lead.heading} at the last round{too}", lead, last)
+    figures = next(iter(_by_model(last, lead).values()))
+    worst = ("least", "min") if lead.sign > 0 else ("greatest", "max")
     note = (
-        f"over all clients, standard deviation {_percent(accuracy['std'])} points, "
-        f"least {_percent(accuracy['min'])} %"
+        f"over all clients, standard deviation {lead.number(figures['std'])}"
+        f"{lead.points}, {worst[0]} {lead.text(figures[worst[1]])}"
     )
-    yield "Worst tenth of clients", f"{_percent(accuracy['worst10'])} %", note
+    yield "Worst tenth of clients", lead.text(figures["worst10"]), note
     if chosen and not is_same:
-        yield _accuracy("Accuracy at the round chosen on validation", chosen)
-    mixture = (run.summary["mixture"] or {}).get("chosen_on_validation")
-    if mixture:
-        mean = _percent(mixture["accuracy"]["mean"])
+        yield _card(f"{lead.heading} at the round chosen on validation", lead, chosen)
+    mixture = (run.summary["mixture"] or {}).get("chosen_on_validation") or {}
+    if lead.name in mixture:
+        mean = lead.text(mixture[lead.name]["mean"])
         note = "each client's λ is chosen on its validation data; mean over clients"
-        yield "Accuracy, λ chosen on validation", f"{mean} %", note
+        yield f"{lead.heading}, λ chosen on validation", mean, note
     best = run.summary["best_on_test"]
     note = f"not a result: round {best['round']} is chosen on the test data"
-    yield "Best on test", f"{_percent(best['accuracy'])} %", note
+    yield "Best on test", lead.text(best[lead.name]), note
 
 
-def _accuracy(title: str, evaluation: Record) -> Card:
-    """The accuracy of the main model, and in the note that of the others."""
-    (main, accuracy), *others = _by_model(evaluation).items()
+def _card(title: str, lead: Lead, evaluation: Record) -> Card:
+    """The metric of the main model, and in the note that of the others."""
+    (main, figures), *others = _by_model(evaluation, lead).items()
     notes = [f"round {evaluation['round']}, {main}"]
-    notes += [f"{model} {_percent(other['mean'])} %" for model, other in others]
-    return title, f"{_percent(accuracy['mean'])} %", "; ".join(notes)
+    notes += [f"{model} {lead.text(other['mean'])}" for model, other in others]
+    return title, lead.text(figures["mean"]), "; ".join(notes)
 
 
-def _by_model(evaluation: Record) -> dict[str, Record]:
-    """Figures of the test accuracy over all clients, those of the main model first."""
+def _by_model(evaluation: Record, lead: Lead) -> dict[str, Record]:
+    """Figures of the test metric over all clients, those of the main model first."""
     records = sorted(evaluation["evaluations"], key=lambda each: not is_main(each))
     return {
-        model_text(record): record["metrics"]["accuracy"]
+        model_text(record): record["metrics"][lead.name]
         for record in records
         if (record["split"], record["clients"]) == ("test", "all")
     }

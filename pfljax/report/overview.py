@@ -11,42 +11,49 @@ from collections.abc import Iterable, Sequence
 from pfljax.evaluation.significance import LEVEL
 from pfljax.report.captions import COLUMN_NOTES
 from pfljax.report.frames import Frame
+from pfljax.report.lead import Lead, read_lead
 from pfljax.report.tables import Column, Table, format_rows, keep_known, values_by_seed
 from pfljax.runtime.words import count_noun
 
 WIDTH = 80  # columns of a terminal
 MOST_ROWS = 12  # on a screen
 MOST_NAMES = 4  # in a sentence
-COLUMNS = (
-    Column("accuracy", "Test acc.", 100, ".2f"),
-    Column("std", "Std", 100, ".2f"),
-    Column("gain_local", "Over local", 100, "+.2f"),
-    Column("gain_tuned", "Over tuned FedAvg", 100, "+.2f"),
-    Column("worse_than_local", "Worse off", 100, ".1f"),
-    Column("mb", "MB", 1, ".2f"),
-    Column("seconds", "Seconds", 1, ".2f"),
-    Column("clock", "Virtual seconds", 1, ".1f"),
-)
+
+
+def list_columns(lead: Lead) -> tuple[Column, ...]:
+    """The columns of the overview."""
+    signed = lead.scale, f"+{lead.form}"
+    return (
+        Column(lead.name, f"Test {lead.short}", lead.scale, lead.form),
+        Column("std", "Std", lead.scale, lead.form),
+        Column("gain_local", "Over local", *signed),
+        Column("gain_tuned", "Over tuned FedAvg", *signed),
+        Column("worse_than_local", "Worse off", 100, ".1f"),
+        Column("mb", "MB", 1, ".2f"),
+        Column("seconds", "Seconds", 1, ".2f"),
+        Column("clock", "Virtual seconds", 1, ".1f"),
+    )
 
 
 def average_seeds(frame: Frame, with_best: Frame) -> Frame:
-    """A row for each method by the accuracy of its main model at the last round.
+    """A row for each method by the metric of its main model at the last round.
 
     Args:
       frame: the tidy table of runs.
       with_best: the comparisons with the best method.
 
     Returns:
-      The `COLUMNS` as means over seeds, and `is_alike`: whether the method is the best,
-      or not distinguishable from it. A method that has `diverged` is last, without
-      numbers.
+      The columns of `list_columns` as means over seeds, and `is_alike`: whether the
+      method is the best, or not distinguishable from it. A method that has `diverged`
+      is last, without numbers.
     """
     values = values_by_seed(frame[frame.main & frame.seed.isin(common_seeds(frame))])
     values["mb"] = (values.bytes_up + values.bytes_down) / 1e6
-    names = [column.key for column in COLUMNS]
+    lead = read_lead(frame)
+    names = [column.key for column in list_columns(lead)]
     seeds = values.reindex(columns=names).groupby(level="method")
     methods = seeds.mean()
-    methods["std"] = seeds.accuracy.std()
+    methods["std"] = seeds[lead.name].std()
     # The first run of a comparison also starts the devices.
     methods["seconds"] = seeds.seconds.median()
     different = with_best.against[with_best.p_holm < LEVEL]
@@ -54,8 +61,8 @@ def average_seeds(frame: Frame, with_best: Frame) -> Frame:
     methods["diverged"] = values.diverged.eq(True).groupby(level="method").any()
     methods.loc[methods.diverged, names] = float("nan")
     methods["is_alike"] &= ~methods.diverged
-    methods["seeds"] = seeds.accuracy.size()
-    return methods.sort_values("accuracy", ascending=False, kind="stable")
+    methods["seeds"] = seeds[lead.name].size()
+    return methods.sort_values(lead.name, ascending=lead.sign < 0, kind="stable")
 
 
 def common_seeds(frame: Frame) -> set[int]:
@@ -73,10 +80,10 @@ def describe_seeds(frame: Frame) -> list[str]:
     return [f"Some methods have no run of seed {names}; the table is of the others."]
 
 
-def overview_table(methods: Frame, most: int | None = None) -> Table:
+def overview_table(methods: Frame, lead: Lead, most: int | None = None) -> Table:
     """The methods, or the first so many, as text; a star marks those that are alike."""
-    accuracy, *others = COLUMNS
-    columns = [accuracy, *keep_known(methods, others)]
+    first, *others = list_columns(lead)
+    columns = [first, *keep_known(methods, others)]
     shown = methods.head(most or len(methods))
     marks = shown.is_alike.map({True: "*", False: ""})
     numbers = format_rows(shown, columns)
@@ -85,27 +92,29 @@ def overview_table(methods: Frame, most: int | None = None) -> Table:
     if len(shown) < len(methods):
         more = f"... and {len(methods) - len(shown)} more"
         rows.append([more, *[""] * (len(columns) + 1)])
-    keys = [column.key for column in columns]
+    keys = ["lead", *(column.key for column in columns[1:])]
     if methods.is_alike.any():
         keys.append("is_alike")
-    notes = [COLUMN_NOTES[key] for key in keys if key in COLUMN_NOTES]
+    notes = [lead.fill(COLUMN_NOTES[key]) for key in keys if key in COLUMN_NOTES]
     notes.append(f"n = {shown.seeds.max()} seeds.")
     if shown.diverged.any():
         notes.append(f"Diverged: {list_names(shown.index[shown.diverged])}.")
     header = ["Method", "", *(column.title for column in columns)]
-    return Table("Test accuracy at the last round", header, rows, note=" ".join(notes))
+    title = f"Test {lead.title} at the last round"
+    return Table(title, header, rows, note=" ".join(notes))
 
 
-def answer(methods: Frame, with_best: Frame) -> list[str]:
-    """Sentences: the highest mean, and whether another seed would say the same."""
+def answer(methods: Frame, with_best: Frame, lead: Lead) -> list[str]:
+    """Sentences: the best mean, and whether another seed would say the same."""
     if with_best.empty:
         return []
-    accuracy = 100 * methods.accuracy.iloc[0]
-    sentences = [f"{methods.index[0]} has the highest mean accuracy, {accuracy:.2f} %."]
+    most = "highest" if lead.sign > 0 else "lowest"
+    mean = f"mean {lead.title}, {lead.text(methods[lead.name].iloc[0])}"
+    sentences = [f"{methods.index[0]} has the {most} {mean}."]
     tested = with_best[with_best.p_holm.notna()]
     if len(tested) < len(with_best):
         sentences.append(
-            "A single seed cannot be tested without the accuracies of its clients."
+            "A single seed cannot be tested without the numbers of its clients."
         )
     worse = tested[tested.p_holm < LEVEL]
     undecided = tested[tested.p_holm >= LEVEL]
@@ -126,18 +135,18 @@ def answer(methods: Frame, with_best: Frame) -> list[str]:
 
 
 def choose_on_validation(frame: Frame, where: str = "Validation examples") -> list[str]:
-    """A sentence: the method that validation examples choose, and its test accuracy."""
+    """A sentence: the method that validation examples choose, and its test metric."""
+    lead = read_lead(frame)
     rows = frame[frame.main & frame["last"] & (frame.clients == "all")]
-    rows = rows[(rows.metric == "accuracy") & rows.seed.isin(common_seeds(frame))]
+    rows = rows[rows.leads & rows.seed.isin(common_seeds(frame))]
     means = rows.pivot_table("mean", "method", "split")
     means = means.drop(index=rows.method[rows.diverged.eq(True)].unique())
     if "validation" not in means or len(means) < 2:
         return []
-    chosen = means.loc[means.validation.idxmax()]
-    on_validation, on_test = 100 * chosen.validation, 100 * chosen.test
+    chosen = means.loc[(lead.sign * means.validation).idxmax()]
     return [
-        f"{where} choose {chosen.name} ({on_validation:.2f} % on them); "
-        f"it reaches {on_test:.2f} % on test examples."
+        f"{where} choose {chosen.name} ({lead.text(chosen.validation)} on them); "
+        f"it reaches {lead.text(chosen.test)} on test examples."
     ]
 
 

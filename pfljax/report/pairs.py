@@ -16,29 +16,40 @@ from pfljax.evaluation import significance
 from pfljax.evaluation.significance import Pair
 from pfljax.report.captions import NOTES
 from pfljax.report.frames import Frame, make_frame
-from pfljax.report.runs import PERSONAL, is_local, is_tuned_fedavg
+from pfljax.report.lead import Lead, make_lead
+from pfljax.report.runs import is_local, is_tuned_fedavg
 from pfljax.report.seeds import Group
 from pfljax.report.tables import Column, Table, format_rows, keep_known
 
 NAMES = ("method", "against", "with_best", "same_clients")
-COLUMNS = (
-    Column("difference", "Difference (points)", 100, "+.2f"),
-    Column("p_holm", "p after Holm", 1, ".3g"),
-    Column("low", "95 % from", 100, ".2f"),
-    Column("high", "to", 100, ".2f"),
-    Column("p", "p", 1, ".3g"),
-    Column("p_wilcoxon", "p (Wilcoxon, seeds)", 1, ".3g"),
-    Column("p_clients", "p (Wilcoxon, clients)", 1, ".3g"),
-    Column("win", "Clients win", 1, ".0f"),
-    Column("tie", "tie", 1, ".0f"),
-    Column("lose", "lose", 1, ".0f"),
-    Column("seeds", "Seeds", 1, ".0f"),
-    Column("needed", "Seeds to decide", 1, ".0f"),
-)
+
+
+def list_columns(lead: Lead) -> list[Column]:
+    """The columns of a comparison; a difference is how much better a method is."""
+    difference = "Difference" if lead.sign > 0 else "Lower by"
+    if lead.is_share:
+        difference += " (points)"
+    return [
+        Column("difference", difference, lead.scale, f"+{lead.form}"),
+        Column("p_holm", "p after Holm", 1, ".3g"),
+        Column("low", "95 % from", lead.scale, lead.form),
+        Column("high", "to", lead.scale, lead.form),
+        Column("p", "p", 1, ".3g"),
+        Column("p_wilcoxon", "p (Wilcoxon, seeds)", 1, ".3g"),
+        Column("p_clients", "p (Wilcoxon, clients)", 1, ".3g"),
+        Column("win", "Clients win", 1, ".0f"),
+        Column("tie", "tie", 1, ".0f"),
+        Column("lose", "lose", 1, ".0f"),
+        Column("seeds", "Seeds", 1, ".0f"),
+        Column("needed", "Seeds to decide", 1, ".0f"),
+    ]
+
+
+KEYS = (*NAMES, *(column.key for column in list_columns(make_lead("accuracy"))))
 
 
 class Scores(NamedTuple):
-    """The accuracy of one method under each seed."""
+    """How good one method is under each seed: sign * value of the metric."""
 
     method: str
     means: Mapping[int, float]  # over clients, by seed
@@ -47,20 +58,21 @@ class Scores(NamedTuple):
     is_baseline: bool = False
 
 
-def make_scores(group: Group, means: Mapping[int, float]) -> Scores:
-    """The scores of a group of runs; `means` are by seed."""
+def make_scores(group: Group, means: Mapping[int, float], lead: Lead) -> Scores:
+    """The scores of a group of runs; `means` of the metric are by seed."""
+    name = f"personal/test/{lead.name}"
     by_seed = {run.experiment.seed: run for run in group.runs}
     return Scores(
         method=group.label,
-        means=means,
-        clients={seed: run.clients[PERSONAL][-1] for seed, run in by_seed.items()},
+        means={seed: lead.sign * mean for seed, mean in means.items()},
+        clients={s: lead.sign * run.clients[name][-1] for s, run in by_seed.items()},
         data={seed: run.partition["sha256"] for seed, run in by_seed.items()},
         is_baseline=is_local(group.experiment) or is_tuned_fedavg(group.experiment),
     )
 
 
 def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
-    """(a row for each comparison, the method with the greater mean first; refusals).
+    """(a row for each comparison, the better method first; refusals).
 
     A method without a mean that is finite is left out.
     """
@@ -77,7 +89,7 @@ def compare(methods: Sequence[Scores]) -> tuple[Frame, list[str]]:
         else:
             (with_best if is_with_best else others).append((a, b))
     rows = _compare_family(with_best, True) + _compare_family(others, False)
-    return make_frame(rows, [*NAMES, *(column.key for column in COLUMNS)]), refusals
+    return make_frame(rows, KEYS), refusals
 
 
 def explain_mismatch(a: Scores, b: Scores) -> str:
@@ -114,7 +126,7 @@ def pair(a: Scores, b: Scores) -> Pair:
 def against(one: Scores, others: Sequence[Scores]) -> Frame:
     """A row for the difference of each of the others from one, corrected together."""
     rows = _compare_family([(other, one) for other in others], False)
-    return make_frame(rows, [*NAMES, *(column.key for column in COLUMNS)])
+    return make_frame(rows, KEYS)
 
 
 def _compare_family(
@@ -155,12 +167,12 @@ def _test_ranks(difference: Pair) -> dict[str, Any]:
     return row
 
 
-def pair_table(comparisons: Frame) -> Table:
+def pair_table(comparisons: Frame, lead: Lead) -> Table:
     """The comparisons as text."""
-    columns = keep_known(comparisons, COLUMNS)
+    columns = keep_known(comparisons, list_columns(lead))
     names = comparisons.method + " against " + comparisons.against
     cells = format_rows(comparisons, columns)
     rows = [[name, *texts] for name, texts in zip(names, cells, strict=True)]
     header = ["Comparison", *(column.title for column in columns)]
     title = "Differences in pairs"
-    return Table(title, header, rows, note=NOTES[title])
+    return Table(title, header, rows, note=lead.fill(NOTES[title]))

@@ -8,15 +8,15 @@ import numpy as np
 from pfljax.report import figures
 from pfljax.report.html import Block, Cards, Pairs, Picture, format_value, render
 from pfljax.report.key_figures import key_figures
+from pfljax.report.lead import find_lead, format_number
 from pfljax.report.quantities import PREFIX, list_quantities
-from pfljax.report.runs import PERSONAL
 from pfljax.report.settings import (
     model_of_each,
     problem_facts,
     settings_by_group,
     value_text,
 )
-from pfljax.report.tables import Table, format_number
+from pfljax.report.tables import Table
 from pfljax.runs.config import to_json
 from pfljax.runs.result import Result
 from pfljax.runtime.words import count_noun
@@ -88,9 +88,11 @@ def _client_table(run: Result) -> Table:
     rows = [list(map(str, row)) for row in zip(*columns.values(), strict=True)]
     title = f"Each of {len(rows)} clients"
     if len(rows) > MOST_CLIENTS:
-        accuracy = run.clients[PERSONAL][-1]
-        worst = np.argsort(accuracy, kind="stable")[:MOST_CLIENTS]
-        title = f"The {MOST_CLIENTS} clients of least accuracy, of {len(rows)}"
+        lead = find_lead([run])
+        goodness = lead.sign * run.clients[f"personal/test/{lead.name}"][-1]
+        worst = np.argsort(goodness, kind="stable")[:MOST_CLIENTS]
+        most = "least" if lead.sign > 0 else "greatest"
+        title = f"The {MOST_CLIENTS} clients of {most} {lead.title}, of {len(rows)}"
         rows = [rows[client] for client in worst]
     return Table(title, list(columns), rows)
 
@@ -109,11 +111,13 @@ def client_columns(run: Result) -> dict[str, Sequence[Any]]:
     for name, heading in ARRAYS.items():
         if name in run.clients:
             columns[heading] = run.clients[name].tolist()
-    columns["Classes"] = (histogram > 0).sum(1)
+    if run.partition.get("kind", "classes") == "classes":
+        columns["Classes"] = (histogram > 0).sum(1)
+    lead = find_lead([run])
+    unit = " (%)" if lead.is_share else ""
     for model, text in figures.list_models(run).items():
-        accuracy = run.clients[f"{model}/test/accuracy"][-1].astype(float)
-        texts = [format_number(value, ".2f", 100) for value in accuracy]
-        columns[f"Accuracy, {text} (%)"] = texts
+        values = run.clients[f"{model}/test/{lead.name}"][-1].astype(float)
+        columns[f"{lead.heading}, {text}{unit}"] = [*map(lead.number, values)]
     for name, values in list_quantities(run).items():
         # A method may call one "Client".
         heading = f"{PREFIX}{name}" if name in columns else name

@@ -1,4 +1,4 @@
-"""Reads records and the accuracy of clients from finished runs."""
+"""Reads records and the metrics of clients from finished runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,6 @@ from pfljax.runs.log import NEWEST
 from pfljax.runs.result import Result
 from pfljax.runs.settings import Experiment
 
-PERSONAL = "personal/test/accuracy"  # in clients.npz
 Record = Mapping[str, Any]  # of a model, in the evaluations of summary.json
 
 
@@ -26,26 +25,26 @@ def model_text(record: Record) -> str:
     return text if record["when"] == NEWEST else f"{text}, {record['when']}"
 
 
-def client_accuracy(
-    run: Result, view: str = "personal", round_: int | None = None
+def client_values(
+    run: Result, metric: str, view: str = "personal", round_: int | None = None
 ) -> np.ndarray | None:
-    """Test accuracy f32[C] of the "personal", "server" or "trained" models.
+    """A test metric f32[C] of the "personal", "server" or "trained" models.
 
     It is that of the last round, or of another evaluated one; None if there is none.
     """
-    accuracy = run.clients.get(f"{view}/test/accuracy")
-    if accuracy is None:
+    values = run.clients.get(f"{view}/test/{metric}")
+    if values is None:
         return None
     if round_ is None:
-        return accuracy[-1]
+        return values[-1]
     places = np.flatnonzero(run.clients["round"] == round_)
-    return accuracy[places[0]] if len(places) else None
+    return values[places[0]] if len(places) else None
 
 
-def personal_is_server(run: Result) -> bool:
-    """True if both models have the same accuracy for all clients and rounds."""
-    personal = run.clients[PERSONAL]
-    server = run.clients.get("server/test/accuracy", np.empty(0))
+def personal_is_server(run: Result, metric: str) -> bool:
+    """True if both models have the same metric for all clients and rounds."""
+    personal = run.clients[f"personal/test/{metric}"]
+    server = run.clients.get(f"server/test/{metric}", np.empty(0))
     return np.array_equal(personal, server, equal_nan=True)
 
 

@@ -12,6 +12,7 @@ from pfljax.report.captions import NOTES
 from pfljax.report.columns import axis_text, columns_table, label_without
 from pfljax.report.frames import Frame
 from pfljax.report.heat_maps import heat_map
+from pfljax.report.lead import Lead, read_lead
 from pfljax.report.quantities import SPAN
 from pfljax.report.seeds import Group, group_runs
 from pfljax.report.style import (
@@ -25,14 +26,13 @@ from pfljax.report.style import (
     wrap,
 )
 from pfljax.report.tables import Table, format_rows
-from pfljax.report.tidy import main_accuracies, tidy
+from pfljax.report.tidy import main_means, tidy
 from pfljax.runs.folder import read_json
 from pfljax.runs.names import FULL, WITHOUT
 from pfljax.runs.result import Result
 from pfljax.runs.settings import DATA_SETTINGS
 
 VARIANT = re.compile(rf"(?P<rest>.*?)\s*(?P<variant>{FULL}|{WITHOUT} \S+)")
-DIFFERENCES = pairs.COLUMNS[:4]  # the difference, its p value and its interval
 Over = Mapping[str, Sequence[Any]]  # the values of a sweep by name, without the seed
 
 
@@ -76,30 +76,36 @@ def summarise(
 
 def _without_table(groups: Sequence[Group], frame: Frame) -> Table | None:
     """What each part is worth: a row for each point without it; None without any."""
-    means = main_accuracies(frame)
+    lead = read_lead(frame)
+    means = main_means(frame)
     variants: dict[str, dict[str, pairs.Scores]] = {}
     for group in groups:
-        scores = pairs.make_scores(group, means.get(group.label, {}))
+        scores = pairs.make_scores(group, means.get(group.label, {}), lead)
         found = VARIANT.fullmatch(group.runs[0].label)
         if found and scores.means:
             variants.setdefault(found["rest"], {})[found["variant"]] = scores
     rows = []
+    # The difference, its p value and its interval.
+    columns = pairs.list_columns(lead)[:4]
     for rest, of_rest in variants.items():
         full = of_rest.pop(FULL, None)
         if full is None or not of_rest:
             continue
-        texts = format_rows(pairs.against(full, [*of_rest.values()]), DIFFERENCES)
+        texts = format_rows(pairs.against(full, [*of_rest.values()]), columns)
         named = zip(of_rest.items(), texts, strict=True)
-        rows.append([f"{rest} {FULL}".strip(), _mean(full), *[""] * len(DIFFERENCES)])
-        rows += [[f"{rest} {n}".strip(), _mean(s), *cells] for (n, s), cells in named]
+        mean = _mean(full, lead)
+        rows.append([f"{rest} {FULL}".strip(), mean, *[""] * len(columns)])
+        for (name, scores), cells in named:
+            rows.append([f"{rest} {name}".strip(), _mean(scores, lead), *cells])
     if not rows:
         return None
-    header = ["Method", "Test acc.", *(column.title for column in DIFFERENCES)]
-    return Table("Without one part", header, rows, note=NOTES["Without one part"])
+    header = ["Method", f"Test {lead.short}", *(column.title for column in columns)]
+    title = "Without one part"
+    return Table(title, header, rows, note=lead.fill(NOTES[title]))
 
 
-def _mean(scores: pairs.Scores) -> str:
-    return f"{100 * np.mean([*scores.means.values()]):.2f}"
+def _mean(scores: pairs.Scores, lead: Lead) -> str:
+    return lead.number(lead.sign * float(np.mean([*scores.means.values()])))
 
 
 def sweep_figures(runs: Sequence[Result], over: Over) -> dict[str, Figure]:
@@ -110,25 +116,31 @@ def sweep_figures(runs: Sequence[Result], over: Over) -> dict[str, Figure]:
 
 
 def figures(groups: Sequence[Group], frame: Frame, over: Over) -> dict[str, Figure]:
-    """The accuracy over the number with most values, and over two axes as a map."""
+    """The metric over the number with most values, and over two axes as a map."""
     axes = {name: values for name, values in over.items() if len(values) > 1}
     numbers = {n: v for n, v in axes.items() if all(map(_is_number, v))}
-    means = main_accuracies(frame)
     if not numbers:
         return {}
+    lead = read_lead(frame)
+    means = {
+        method: {seed: lead.scale * mean for seed, mean in seeds.items()}
+        for method, seeds in main_means(frame).items()
+    }
     along = max(numbers, key=lambda name: len(numbers[name]))
-    drawn = {"accuracy": _draw_along(groups, means, along)}
+    drawn = {"accuracy": _draw_along(groups, means, along, lead)}
     if len(axes) == 2:
         # Names are longer than numbers, and stand beside their rows.
         across, down = sorted(axes, key=lambda name: name not in numbers)
-        drawn["accuracy_map"] = _draw_map(groups, means, across, down)
+        drawn["accuracy_map"] = _draw_map(groups, means, across, down, lead)
     return drawn
 
 
-Means = Mapping[str, Mapping[int, float]]  # accuracy by method and seed
+Means = Mapping[str, Mapping[int, float]]  # as shown, by method and seed
 
 
-def _draw_along(groups: Sequence[Group], means: Means, along: str) -> Figure:
+def _draw_along(
+    groups: Sequence[Group], means: Means, along: str, lead: Lead
+) -> Figure:
     """A line for each point without the number, over its values; bands over seeds."""
     lines: dict[str, dict[float, np.ndarray]] = {}
     for group in groups:
@@ -136,7 +148,7 @@ def _draw_along(groups: Sequence[Group], means: Means, along: str) -> Figure:
         label = label_without(group.runs[0].label, along, text)
         if label == f"{along}={text}":
             label = group.experiment.algorithm.short_name
-        seeds = 100 * np.array([*means.get(group.label, {}).values()])
+        seeds = np.array([*means.get(group.label, {}).values()])
         if len(seeds):
             lines.setdefault(label, {})[float(text)] = seeds
     figure, (axes,) = new_figure(6.4, 3.6)
@@ -152,7 +164,7 @@ def _draw_along(groups: Sequence[Group], means: Means, along: str) -> Figure:
             x, mean - std, mean + std, color=styles[label]["color"], **BAND
         )
         axes.plot(x, mean, marker="o", label=wrap(label), **styles[label])
-    axes.set(xlabel=along, ylabel="test accuracy (%), mean over clients")
+    axes.set(xlabel=along, ylabel=f"test {lead.label}, mean over clients")
     axes.grid(axis="y", **GRID)
     if len(lines) > 1:
         add_legend(axes)
@@ -174,22 +186,25 @@ def _set_scale(axes: Axes, values: Sequence[float]) -> dict[float, float]:
     return {value: value for value in values}
 
 
-def _draw_map(groups: Sequence[Group], means: Means, across: str, down: str) -> Figure:
-    """The mean accuracy at each pair of values of two axes."""
+def _draw_map(
+    groups: Sequence[Group], means: Means, across: str, down: str, lead: Lead
+) -> Figure:
+    """The mean at each pair of values of two axes."""
     cells = {}
     for each in groups:
         if means.get(each.label):
             column, row = (axis_text(each.experiment, name) for name in (across, down))
             if down == "algorithm":  # as it was given, without other options
                 row = label_without(each.runs[0].label, across, column)
-            cells[row, column] = 100 * np.mean([*means[each.label].values()])
+            cells[row, column] = np.mean([*means[each.label].values()])
     rows, columns = (
         sorted({key[axis] for key in cells}, key=_order) for axis in (0, 1)
     )
     values = np.array([[cells.get((r, c), np.nan) for c in columns] for r in rows])
     figure, (axes,) = new_figure(1.8 + 0.8 * len(columns), 1.2 + 0.45 * len(rows))
-    texts = [[f"{value:.1f}" for value in row] for row in values]
-    heat_map(axes, values, "test accuracy (%)", texts)
+    form = ".1f" if lead.is_share else ".3g"
+    texts = [[f"{value:{form}}" for value in row] for row in values]
+    heat_map(axes, values, f"test {lead.label}", texts)
     axes.set_xticks(range(len(columns)), [wrap(each) for each in columns])
     axes.set_yticks(range(len(rows)), [wrap(each) for each in rows])
     axes.set(xlabel=across, ylabel=down)

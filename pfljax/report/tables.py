@@ -12,19 +12,12 @@ from pfljax.evaluation.over_clients import DETECTION, FIGURES
 from pfljax.report.captions import NOTES
 from pfljax.report.curves import default_targets, group_curves, spent_table
 from pfljax.report.frames import Frame
+from pfljax.report.lead import EMPTY, Lead, format_number, make_lead, read_lead
 from pfljax.report.tidy import ORACLE
 from pfljax.runtime.words import count_noun
 
-EMPTY = "–"
 INDEX = ["method", "model", "seed"]  # of tables of numbers by seed
 SPENT = ["round", "bytes_up", "bytes_down", "clock", "seconds", "diverged"]
-
-
-def format_number(value: float | None, form: str, scale: float = 1) -> str:
-    """value * scale in this format; a dash for None and NaN."""
-    if value is None or math.isnan(value):
-        return EMPTY
-    return format(value * scale, form)
 
 
 class Column(NamedTuple):
@@ -57,28 +50,37 @@ class Table(NamedTuple):
         return f"{self.title}. {self.note}".rstrip()
 
 
-def _percent(key: str, title: str, form: str = ".2f", better: int = 1) -> Column:
-    return Column(key, f"{title} (%)", 100, form, better)
+def _value(lead: Lead, key: str, title: str) -> Column:
+    """The metric itself, in a group or a figure."""
+    unit = " (%)" if lead.is_share else ""
+    return Column(key, f"{title}{unit}", lead.scale, lead.form, lead.sign)
 
 
-def _points(key: str, title: str, better: int = 0) -> Column:
-    return Column(key, f"{title} (points)", 100, ".2f", better)
+def _difference(lead: Lead, key: str, title: str, better: int = 0) -> Column:
+    """A distance between two values of the metric."""
+    unit = " (points)" if lead.is_share else ""
+    return Column(key, f"{title}{unit}", lead.scale, lead.form, better)
 
 
-ACCURACY = (
-    _percent("accuracy", "Accuracy")._replace(spread=True),
-    _points("accuracy.std", "Std over clients"),
-    _percent("accuracy.weighted", "Weighted by examples"),
-    _percent("accuracy.worst10", "Worst 10 % of clients"),
-    _percent("accuracy.best10", "Best 10 % of clients"),
-    _percent("accuracy.min", "Least"),
-    Column("ece", "ECE", better=-1),
-    Column("bytes_up", "MB up", 1e-6, ".2f"),
-    Column("bytes_down", "MB down", 1e-6, ".2f"),
-    Column("clock", "Virtual seconds", form=".1f"),
-)
+def list_columns(lead: Lead) -> tuple[Column, ...]:
+    """The columns of the metric that leads."""
+    worst = ("min", "Least") if lead.sign > 0 else ("max", "Greatest")
+    return (
+        _value(lead, lead.name, lead.heading)._replace(spread=True),
+        _difference(lead, f"{lead.name}.std", "Std over clients"),
+        _value(lead, f"{lead.name}.weighted", "Weighted by examples"),
+        _value(lead, f"{lead.name}.worst10", "Worst 10 % of clients"),
+        _value(lead, f"{lead.name}.best10", "Best 10 % of clients"),
+        _value(lead, f"{lead.name}.{worst[0]}", worst[1]),
+        Column("ece", "ECE", better=-1),
+        Column("bytes_up", "MB up", 1e-6, ".2f"),
+        Column("bytes_down", "MB down", 1e-6, ".2f"),
+        Column("clock", "Virtual seconds", form=".1f"),
+    )
+
+
 CALIBRATION = (
-    _percent("top5", "Top-5 accuracy")._replace(spread=True),
+    Column("top5", "Top-5 accuracy (%)", 100, ".2f", 1, spread=True),
     Column("loss", "Negative log likelihood", better=-1, spread=True),
     Column("brier", "Brier score", better=-1, spread=True),
     Column("entropy", "Entropy", spread=True),
@@ -88,32 +90,48 @@ CALIBRATION = (
     Column("ece_batchwise", "ECE by batch", better=-1, spread=True),
     Column("mce_batchwise", "MCE by batch", better=-1, spread=True),
 )
-FAIRNESS = (
+
+
+def list_fairness(lead: Lead) -> tuple[Column, ...]:
+    """The columns of fairness."""
+    is_share = lead.is_share
+    decile = ".1f" if is_share else lead.form
     # A spread is not ranked: clients that all do badly are alike.
-    Column("variance", "Variance (points²)", 1e4, ".1f"),
-    _points("iqr", "IQR"),
-    _points("range", "Range"),
-    Column("gini", "Gini", form=".4f"),
-    Column("jain", "Jain", form=".4f"),
-    Column("entropy_fairness", "Entropy", form=".4f"),
-    Column("cosine_fairness", "Cosine", form=".4f"),
-    _points("gain_local", "Gain over local", better=1),
-    _percent("worse_than_local", "Worse off than local", ".1f", -1),
-    _points("gain_tuned", "Gain over fine-tuned FedAvg", better=1),
-    _points("gain_server", "Gain over server", better=1),
-    _percent("worse_than_server", "Worse off than server", ".1f", -1),
-    *(_percent(f"p{q}", f"P{q}", ".1f") for q in DECILES),
-)
+    return (
+        Column("variance", "Variance (points²)", 1e4, ".1f")
+        if is_share
+        else Column("variance", "Variance", form=".3g"),
+        _difference(lead, "iqr", "IQR"),
+        _difference(lead, "range", "Range"),
+        Column("gini", "Gini", form=".4f"),
+        Column("jain", "Jain", form=".4f"),
+        Column("entropy_fairness", "Entropy", form=".4f"),
+        Column("cosine_fairness", "Cosine", form=".4f"),
+        _difference(lead, "gain_local", "Gain over local", 1),
+        Column("worse_than_local", "Worse off than local (%)", 100, ".1f", -1),
+        _difference(lead, "gain_tuned", "Gain over fine-tuned FedAvg", 1),
+        _difference(lead, "gain_server", "Gain over server", 1),
+        Column("worse_than_server", "Worse off than server (%)", 100, ".1f", -1),
+        *(_value(lead, f"p{q}", f"P{q}")._replace(form=decile) for q in DECILES),
+    )
+
+
+def list_others(frame: Frame, lead: Lead) -> tuple[Column, ...]:
+    """The columns of metrics beside the one that leads."""
+    # Figures of fairness have a mean alone.
+    names = frame.metric[frame["std"].notna() & ~frame.leads].unique()
+    columns = {column.key: column for column in CALIBRATION if "ece" in names}
+    for other in map(make_lead, names):
+        own = _value(other, other.name, other.heading)._replace(spread=True)
+        columns.setdefault(other.name, own)
+    return tuple(columns.values())
+
+
 UNITS = {  # of what is spent: (title, scale, format)
     "rounds": ("Rounds", 1, ".1f"),
     "plain_rounds": ("Plain rounds", 1, ".1f"),
     "bytes": ("MB", 1e-6, ".2f"),
     "seconds": ("Virtual seconds", 1, ".1f"),
-}
-SECTIONS = {
-    "Accuracy": ACCURACY,
-    "Fairness": FAIRNESS,
-    "Calibration and loss": CALIBRATION,
 }
 # Groups of clients with tables of their own.
 CLIENTS = ("participants", "never chosen", "unseen", "benign", "malicious")
@@ -122,30 +140,39 @@ CLIENTS = ("participants", "never chosen", "unseen", "benign", "malicious")
 def detail_tables(
     frame: Frame, targets: Sequence[float], window: int, ranked: bool
 ) -> dict[str, list[Table]]:
-    """The tables of all models by section: accuracy, fairness, calibration, targets."""
+    """The tables of all models by section: the metric, fairness, others, targets."""
+    lead = read_lead(frame)
+    others = list_others(frame, lead)
+    sections = {
+        lead.heading: (list_columns(lead), NOTES["Lead"]),
+        "Fairness": (list_fairness(lead), NOTES["Fairness"]),
+    }
+    title = "Calibration and loss" if CALIBRATION[0] in others else "Other metrics"
+    sections[title] = others, NOTES[title]
     moments = {"last": "the last round"}
     # Where all runs chose their last round, one table stands for both.
     if not frame[frame.chosen.eq(True) & ~frame["last"]].empty:
         moments["chosen"] = "the round chosen on validation data"
     details = {}
-    for section, columns in SECTIONS.items():
+    for section, (columns, note) in sections.items():
         details[section] = [
             make_table(
                 f"{section} at {text}",
                 values_by_seed(frame, moment=moment),
                 columns,
-                NOTES[section],
+                lead.fill(note),
                 ranked,
             )
             for moment, text in moments.items()
         ]
-    others = {"on validation data": values_by_seed(frame, split="validation")}
+    parts = {"on validation data": values_by_seed(frame, split="validation")}
     for clients in CLIENTS:
-        others[f"of clients: {clients}"] = values_by_seed(frame, clients)
-    for text, values in others.items():
-        title = f"Accuracy at the last round {text}"
-        details["Accuracy"].append(make_table(title, values, ACCURACY, "", ranked))
-    details["Accuracy"] += group_tables(frame, ranked)
+        parts[f"of clients: {clients}"] = values_by_seed(frame, clients)
+    for text, values in parts.items():
+        title = f"{lead.heading} at the last round {text}"
+        table = make_table(title, values, list_columns(lead), "", ranked)
+        details[lead.heading].append(table)
+    details[lead.heading] += group_tables(frame, ranked)
     details["Until a target"] = [target_table(frame, targets, window, ranked)]
     return details
 
@@ -153,15 +180,16 @@ def detail_tables(
 def group_tables(frame: Frame, ranked: bool) -> list[Table]:
     """For each grouping of clients, such as "domain", a column for each group."""
     tables = []
+    lead = read_lead(frame)
     names = [name for name in frame.clients.unique() if "=" in name]
     for grouping in dict.fromkeys(name.partition("=")[0] for name in names):
         values = values_by_seed(frame)[SPENT]
         columns = []
         for name in names:
             if name.startswith(f"{grouping}="):
-                values[name] = values_by_seed(frame, name)["accuracy"]
-                columns.append(_percent(name, name.partition("=")[2]))
-        title = f"Accuracy at the last round by {grouping}"
+                values[name] = values_by_seed(frame, name)[lead.name]
+                columns.append(_value(lead, name, name.partition("=")[2]))
+        title = f"{lead.heading} at the last round by {grouping}"
         note = "Means over the clients of each group and over seeds."
         tables.append(make_table(title, values, columns, note, ranked))
     return tables
@@ -171,6 +199,7 @@ def target_table(
     frame: Frame, targets: Sequence[float], window: int, ranked: bool
 ) -> Table:
     """The costs until targets; without rows if nothing is known of them."""
+    lead = read_lead(frame)
     curves = group_curves(frame)
     targets = sorted(set(targets or default_targets(curves, window)))
     values = spent_table(curves, targets, window)
@@ -179,14 +208,14 @@ def target_table(
         for name, (title, scale, form) in UNITS.items():
             if window == 1 and name == "plain_rounds":
                 continue  # the same as the rounds
-            title = f"{title} to {100 * target:g} %"
+            title = f"{title} to {lead.scale * target:g}{lead.unit}"
             columns.append(Column(f"{name}_to_{target:g}", title, scale, form, -1))
-    columns.append(_percent("area", "Area under the curve"))
+    columns.append(_value(lead, "area", "Area under the curve"))
     if not keep_known(values, columns):
         return Table("", [], [])
     title = "Until a target"
     successive = "evaluation" if window == 1 else "successive evaluation"
-    note = NOTES[title].format(window=count_noun(window, successive))
+    note = lead.fill(NOTES[title], window=count_noun(window, successive))
     return make_table(title, values, columns, note, ranked)
 
 

@@ -2,7 +2,8 @@
 
 The columns are those of `COLUMNS`. The last round and the round chosen on validation
 data have all metrics of all models and groups of clients; other evaluated rounds have
-the accuracy and loss of all clients. Figures of fairness have a mean alone.
+the metric that leads and the loss of all clients. Figures of fairness have a mean
+alone.
 """
 
 import operator
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from pfljax.evaluation import fairness
-from pfljax.evaluation.over_clients import FIGURES, pick_lambda
+from pfljax.evaluation.over_clients import FIGURES, headline, pick_lambda
 from pfljax.report.frames import Frame, make_frame
+from pfljax.report.lead import Lead, find_lead, make_lead
 from pfljax.report.runs import (
-    client_accuracy,
+    client_values,
     is_local,
     is_main,
     is_tuned_fedavg,
@@ -45,9 +47,9 @@ COLUMNS = (
     "clients",
     "split",
     "metric",
+    "leads",  # whether methods are compared by this metric
     *FIGURES,
 )
-CURVES = ("accuracy", "loss")  # metrics of all evaluated rounds
 BASELINES = {"local": is_local, "tuned": is_tuned_fedavg}
 ORACLE = "oracle (chosen on test)"
 MIXTURES = {  # in summary.json -> model in the table
@@ -61,6 +63,7 @@ MIXTURES = {  # in summary.json -> model in the table
 def tidy(groups: Sequence[Group]) -> Frame:
     """The table of the runs."""
     runs = [run for group in groups for run in group.runs]
+    lead = find_lead(runs)
     rows: list[Row] = []
     for group in groups:
         for run in group.runs:
@@ -72,8 +75,10 @@ def tidy(groups: Sequence[Group]) -> Frame:
                 for name, is_baseline in BASELINES.items()
             }
             for line in _evaluated_lines(run):
-                rows += [head | row for row in _line_rows(run, line, references)]
-    return make_frame(rows, COLUMNS)
+                rows += [head | row for row in _line_rows(run, line, lead, references)]
+    frame = make_frame(rows, COLUMNS)
+    frame["leads"] = frame.metric == lead.name
+    return frame
 
 
 def select_main(frame: Frame) -> Frame:
@@ -81,12 +86,12 @@ def select_main(frame: Frame) -> Frame:
     return frame[frame.main & (frame.clients == "all") & (frame.split == "test")]
 
 
-def main_accuracies(frame: Frame) -> dict[str, dict[int, float]]:
-    """The final accuracy of the main models, by method and seed.
+def main_means(frame: Frame) -> dict[str, dict[int, float]]:
+    """The metric that leads, of the main models at the end, by method and seed.
 
     A method of which a run has diverged is left out.
     """
-    rows = select_main(frame[frame["last"] & (frame.metric == "accuracy")])
+    rows = select_main(frame[frame["last"] & frame.leads])
     rows = rows[rows["mean"].notna()]
     rows = rows[~rows.method.isin(rows.method[rows.diverged.eq(True)])]
     methods = rows.set_index("seed").groupby("method", sort=False)
@@ -107,7 +112,7 @@ def _evaluated_lines(run: Result) -> Iterator[Row]:
 
 
 def _line_rows(
-    run: Result, line: Row, references: Mapping[str, Result | None]
+    run: Result, line: Row, lead: Lead, references: Mapping[str, Result | None]
 ) -> Iterator[Row]:
     """The rows of an evaluated round."""
     chosen = run.summary.get("chosen_on_validation") or {}
@@ -130,18 +135,19 @@ def _line_rows(
             "clients": record["clients"],
             "split": record["split"],
         }
-        for metric in record["metrics"] if is_shown else CURVES:
+        curves = dict.fromkeys((lead.name, "loss"))
+        for metric in record["metrics"] if is_shown else curves:
             yield model | {"metric": metric} | record["metrics"].get(metric, {})
         if is_shown and record["clients"] == "all" and record["split"] == "test":
             view = record["model"] if record["when"] == NEWEST else "trained"
-            clients = client_accuracy(run, view, line["round"])
-            yield from _fairness_rows(model, run, references, clients)
+            clients = client_values(run, lead.name, view, line["round"])
+            yield from _fairness_rows(model, run, lead, references, clients)
     if head["last"]:
-        yield from _mixture_rows(head, run, references)
+        yield from _mixture_rows(head, run, lead, references)
 
 
 def _mixture_rows(
-    head: Row, run: Result, references: Mapping[str, Result | None]
+    head: Row, run: Result, lead: Lead, references: Mapping[str, Result | None]
 ) -> Iterator[Row]:
     """The models on the path between two endpoints, after the last round."""
     mixture = run.summary.get("mixture") or {}
@@ -152,53 +158,55 @@ def _mixture_rows(
         row = head | more | {"model": model}
         for metric, figures in mixture[choice].items():
             yield row | {"metric": metric} | figures
-        clients = _mixture_accuracy(run, choice)
-        yield from _fairness_rows(row, run, references, clients)
+        clients = _mixture_values(run, lead.name, choice)
+        yield from _fairness_rows(row, run, lead, references, clients)
 
 
-def _mixture_accuracy(run: Result, choice: str) -> np.ndarray | None:
-    """Accuracy f32[C] of a model on the path, as in `MIXTURES`."""
+def _mixture_values(run: Result, metric: str, choice: str) -> np.ndarray | None:
+    """The metric f32[C] of a model on the path, as in `MIXTURES`."""
     if choice == "ensemble":
-        return run.clients.get("mixture/test/ensemble/accuracy")
-    test = run.clients.get("mixture/test/accuracy")
+        return run.clients.get(f"mixture/test/ensemble/{metric}")
+    test = run.clients.get(f"mixture/test/{metric}")
     if test is None:
         return None
     if choice == "half":
         return test[:, test.shape[1] // 2]
-    if choice == "oracle_chosen_on_test":
-        return test.max(axis=1)
-    validation = run.clients.get("mixture/validation/accuracy")
-    return None if validation is None else pick_lambda(validation, test)
+    split = "test" if choice == "oracle_chosen_on_test" else "validation"
+    # Whatever leads, lambda is chosen by the metric of the task.
+    of_task = make_lead(headline(run.personal.test.figures))
+    chosen_on = run.clients.get(f"mixture/{split}/{of_task.name}")
+    return None if chosen_on is None else pick_lambda(of_task.sign * chosen_on, test)
 
 
 def _fairness_rows(
     head: Row,
     run: Result,
+    lead: Lead,
     references: Mapping[str, Result | None],
     clients: np.ndarray | None,
 ) -> Iterator[Row]:
-    """The spread of the accuracy f32[C], and gains over baselines and the server."""
+    """The spread of the metric f32[C], and gains over baselines and the server."""
     if clients is None:
         return
     before = None
-    if not is_local(run.experiment) and not personal_is_server(run):
-        before = client_accuracy(run, "server", head["round"])
+    if not is_local(run.experiment) and not personal_is_server(run, lead.name):
+        before = client_values(run, lead.name, "server", head["round"])
     local, tuned = (
-        reference and _accuracy_at(reference, head["last"])
+        reference and _personal_at(reference, lead.name, head["last"])
         for reference in (references["local"], references["tuned"])
     )
-    figures = fairness.figures(clients, local, before, tuned)
+    figures = fairness.figures(clients, local, before, tuned, lead.sign)
     for metric, value in figures.items():
         if np.isfinite(value):
             yield head | {"metric": metric, "mean": value}
 
 
-def _accuracy_at(run: Result, last: bool) -> np.ndarray | None:
-    """Personal accuracy f32[C] at the last round, or at the one that the run chose."""
+def _personal_at(run: Result, metric: str, last: bool) -> np.ndarray | None:
+    """The metric f32[C] at the last round, or at the one that the run chose."""
     if last:
-        return client_accuracy(run)
+        return client_values(run, metric)
     chosen = run.summary.get("chosen_on_validation") or {}
-    return client_accuracy(run, round_=chosen.get("round", -1))
+    return client_values(run, metric, round_=chosen.get("round", -1))
 
 
 def _find_baseline(

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from pfljax.report import columns, markup, overview, pairs, sweeps, tables
+from pfljax.report.lead import EMPTY, make_lead
 from pfljax.report.seeds import group_runs
-from pfljax.report.tidy import main_accuracies, tidy
+from pfljax.report.tidy import main_means, tidy
 from pfljax.runs.result import result
 
+LEAD = make_lead("accuracy")
 METHODS = ("fedper", "ditto")
 ALPHAS = (0.01, 0.1, 10.0)
 
@@ -36,7 +38,7 @@ def test_a_column_is_compared_by_itself(swept):
     table = columns.columns_table(groups, frame, "partition")
     assert [row[0] for row in table.rows] == ["fedper", "ditto"]
     assert table.header[1:] == [f"dirichlet:alpha={a:g}" for a in ALPHAS]
-    means = main_accuracies(frame)
+    means = main_means(frame)
     fedper = 100 * np.array([*means[groups[0].label].values()])
     text = f"{fedper.mean():.2f} ± {fedper.std(ddof=1):.2f}"
     assert table.rows[0][1].rstrip("*") == text
@@ -45,7 +47,7 @@ def test_a_column_is_compared_by_itself(swept):
     assert r"\textbf" in markup.latex(table)
     # As when each column is a comparison of its own.
     first = [g for g in groups if str(g.experiment.partition).endswith("0.01")]
-    scores = [pairs.make_scores(g, means[g.label]) for g in first]
+    scores = [pairs.make_scores(g, means[g.label], LEAD) for g in first]
     compared, _ = pairs.compare(scores)
     is_alike = bool(compared.p_holm[0] >= 0.05)
     assert is_alike == any(row[1].endswith("*") for row in table.rows)
@@ -71,15 +73,15 @@ def test_marks_say_what_cannot_be_told_from_the_best():
         return pairs.Scores(method, means, clients, dict.fromkeys(clients, "data"))
 
     given = [scores("a", 0.9), scores("b", 0.899, seeds=2), scores("c", 0.5)]
-    cells = columns._compare([*given, pairs.Scores("lost", {})], "v")
+    cells = columns._compare([*given, pairs.Scores("lost", {})], "v", LEAD)
     marks = {method: cell.mark for method, cell in cells.items()}
     assert marks == {"a": "best", "b": "alike", "c": "", "lost": ""}
-    assert columns._text(cells["b"], 3).endswith(" (n = 2)*")
-    assert columns._text(cells["lost"], 3) == tables.EMPTY
-    tied = columns._compare([given[0], given[0]._replace(method="d")], "v")
+    assert columns._text(cells["b"], 3, LEAD).endswith(" (n = 2)*")
+    assert columns._text(cells["lost"], 3, LEAD) == EMPTY
+    tied = columns._compare([given[0], given[0]._replace(method="d")], "v", LEAD)
     assert [cell.mark for cell in tied.values()] == ["best", "best"]
     with pytest.raises(ValueError, match="two methods are called 'a' at v"):
-        columns._compare([given[0], given[0]], "v")
+        columns._compare([given[0], given[0]], "v", LEAD)
 
 
 def test_what_is_no_axis_of_the_runs_is_refused(swept):
@@ -117,16 +119,18 @@ def test_a_method_that_diverged_is_last_and_never_the_best(swept):
     name = groups[0].label
     lost = frame.copy()
     lost.loc[lost.method == name, "diverged"] = True
-    assert name not in main_accuracies(lost)
+    assert name not in main_means(lost)
     scores = [
-        pairs.make_scores(g, main_accuracies(lost).get(g.label, {})) for g in groups
+        pairs.make_scores(g, main_means(lost).get(g.label, {}), LEAD) for g in groups
     ]
     compared, _ = pairs.compare(scores)
     methods = overview.average_seeds(lost, compared[compared.with_best.eq(True)])
     assert methods.index[-1] == name
     assert not methods.is_alike.iloc[-1]
-    assert f"Diverged: {name}." in overview.overview_table(methods).note
-    table = tables.make_table("", tables.values_by_seed(lost), tables.ACCURACY)
+    assert f"Diverged: {name}." in overview.overview_table(methods, LEAD).note
+    table = tables.make_table(
+        "", tables.values_by_seed(lost), tables.list_columns(LEAD)
+    )
     assert name not in {table.rows[i][0] for i, _ in table.best}
 
 
@@ -139,7 +143,7 @@ def test_each_part_is_compared_with_the_full_method(swept):
             run.__dict__["label"] = label
     table = sweeps._without_table(chosen, frame)
     assert [row[0] for row in table.rows] == labels
-    means = main_accuracies(frame)
+    means = main_means(frame)
     full, other = (
         100 * np.array([*means[group.label].values()]) for group in chosen[:2]
     )

@@ -143,8 +143,9 @@ def test_other_metrics_go_by_name(make_run, tmp_path):
     expected = arrays_of(ours)["server/validation/top5"][-1]
     assert got["figures"]["p50"] == pytest.approx(np.median(expected))
     assert got["figures"]["gain_server"] == 0
+    assert report.evaluate(ours, "personal/test/loss")["histogram"] is None
     with pytest.raises(ValueError, match=r"has no metric .* one of personal/test/acc"):
-        report.evaluate(ours, "personal/test/loss")
+        report.evaluate(ours, "personal/test/auc")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_the_command_refuses_what_is_no_accuracy(run_folder, tmp_path, target):
     args = "report", run_folder, "--out", out, "--target", "0.5", target
     code, _, said = tiny.main(*args)
     assert (code, said.count("\n")) == (2, 1)
-    assert "expected an accuracy above 0, at most 1, such as 0.8" in said
+    assert "expected a value of accuracy above 0, at most 1, such as 0.8" in said
     assert not out.exists()
 
 

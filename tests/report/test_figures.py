@@ -9,10 +9,13 @@ import pytest
 
 from pfljax.report import comparison_figures, figures, pairs, quantities, style
 from pfljax.report.frames import make_frame
+from pfljax.report.lead import make_lead
 from pfljax.report.run_page import client_columns
 from pfljax.report.seeds import group_runs
 from pfljax.report.style import GREY, PALETTE, draw, line_styles, merge_equal
 from pfljax.runs.result import result
+
+LEAD = make_lead("accuracy")
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +174,7 @@ def test_curves_are_means_over_seeds(runs):
 
 def test_quantiles_over_clients_are_means_over_seeds(runs):
     ditto = [run for run in runs if run.experiment.algorithm.name == "ditto"]
-    (axes,) = comparison_figures.accuracy_over_clients(group_runs(ditto)).axes
+    (axes,) = comparison_figures.metric_over_clients(group_runs(ditto), LEAD).axes
     last = [100 * run.clients["personal/test/accuracy"][-1] for run in ditto]
     expected = np.percentile(last, np.linspace(100, 0, 101), axis=1).mean(1)
     np.testing.assert_allclose(xy(axes.lines[0])[1], expected, rtol=1e-5)
@@ -185,13 +188,13 @@ def test_differences_to_the_best_with_their_intervals():
         row
         | {"against": "c", "difference": 0.2, "low": -0.1, "high": 0.5, "p_holm": 1},
     ]
-    (axes,) = comparison_figures.differences(make_frame(rows)).axes
+    (axes,) = comparison_figures.differences(make_frame(rows), LEAD).axes
     intervals = [xy(line)[0] for line in axes.lines[:4:2]]
     np.testing.assert_allclose(intervals, [[-15, -5], [-50, 10]])
     sure, unsure = axes.lines[1:4:2]
     assert sure.get_markerfacecolor() != unsure.get_markerfacecolor() == "white"
     assert xy(sure)[0] == pytest.approx(-10)
-    assert comparison_figures.differences(pairs.compare([])[0]) is None
+    assert comparison_figures.differences(pairs.compare([])[0], LEAD) is None
 
 
 def test_equal_curves_are_one():

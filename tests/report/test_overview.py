@@ -5,6 +5,7 @@ import pytest
 
 from pfljax.report import overview, write_comparison
 from pfljax.report.frames import make_frame
+from pfljax.report.lead import make_lead
 
 METHODS = ("SuPerFed-MM", "ditto", "fedper", "local only", "FedAvg")
 
@@ -16,7 +17,9 @@ def comparison(against, p, needed=None, seeds=2, same=False):
 
 def answer(*comparisons):
     table = make_frame([{"accuracy": 0.9}]).rename(index={0: "best"})
-    return " ".join(overview.answer(table, make_frame(comparisons)))
+    return " ".join(
+        overview.answer(table, make_frame(comparisons), make_lead("accuracy"))
+    )
 
 
 @pytest.mark.usefixtures("undrawn")

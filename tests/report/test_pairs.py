@@ -6,19 +6,21 @@ from scipy import stats
 
 from pfljax.evaluation import significance
 from pfljax.report import pairs
+from pfljax.report.lead import make_lead
 from pfljax.report.pairs import Scores
 from pfljax.report.seeds import group_runs
-from pfljax.report.tidy import main_accuracies, tidy
+from pfljax.report.tidy import main_means, tidy
 from pfljax.runs.folder import read_partition, write_partition
 from pfljax.runs.result import result
 
+LEAD = make_lead("accuracy")
 KEY = "personal/test/accuracy"
 
 
 def scores(folders):
     groups = group_runs(map(result, folders))
-    means = main_accuracies(tidy(groups))
-    return [pairs.make_scores(group, means[group.label]) for group in groups]
+    means = main_means(tidy(groups))
+    return [pairs.make_scores(group, means[group.label], LEAD) for group in groups]
 
 
 @pytest.fixture(scope="module")

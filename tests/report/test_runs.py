@@ -76,7 +76,7 @@ def test_a_curve_is_the_mean_over_clients(run_folder):
     with np.load(run_folder / "clients.npz") as file:
         np.testing.assert_array_equal(curve.rounds, file["round"])
         means = file["personal/test/accuracy"].mean(1)
-    np.testing.assert_allclose(curve.accuracy, means, rtol=1e-6)
+    np.testing.assert_allclose(curve.mean, means, rtol=1e-6)
 
 
 def test_means_that_are_not_finite_are_nan(broken):
@@ -84,4 +84,4 @@ def test_means_that_are_not_finite_are_nan(broken):
     for record in lines[3]["evaluations"]:
         record["metrics"]["accuracy"]["mean"] = None
     (broken / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    assert np.isnan(make_curve(result(broken)).accuracy[0])
+    assert np.isnan(make_curve(result(broken)).mean[0])
