@@ -29,8 +29,8 @@ Values = Annotated[
 Targets = Annotated[
     tuple[float, ...],
     arg(
-        help="Target accuracies. The default is 0.5 and 0.9 times the accuracy of the "
-        "best method."
+        help="Targets of the metric that leads. The default of a share is 0.5 and 0.9 "
+        "times that of the best method."
     ),
 ]
 Columns = Annotated[

@@ -71,7 +71,7 @@ def predict(
         arg(help="An .npz or .csv file. The default is RUN/predictions.npz."),
     ] = None,
 ) -> None:
-    """Writes predictions of the personal models, and confusion matrices.
+    """Writes predictions of the personal models, and confusion matrices of classes.
 
     Example: pfljax predict RUN --client 3 --out predictions.csv
     """
@@ -90,9 +90,12 @@ def predict(
     check_file(file)
     columns = personal.predictions(run, client=client)
     written = personal.write(columns, file)
-    hits = (columns["prediction"] == columns["label"]).mean()
-    clients = len(columns[personal.CONFUSION])
+    clients = len(columns["clients"])
     examples = count_noun(len(columns["example"]), "test example")
     who = count_noun(clients, "client") if client is None else f"client {client}"
-    show(f"{examples} of {who}, accuracy {hits:.4f}")
+    score = ""
+    if personal.CONFUSION in columns:
+        hits = (columns["prediction"] == columns["label"]).mean()
+        score = f", accuracy {hits:.4f}"
+    show(f"{examples} of {who}{score}")
     show(f"written to {' and '.join(map(str, written))}")

@@ -17,7 +17,7 @@ def report(
       runs: one run, several, or one folder of a comparison or sweep.
       out: where to write; None is the folder of what is alone, or one named by the
         runs and targets.
-      targets: accuracies in (0, 1].
+      targets: values of the metric that leads.
       options: of `write_comparison`.
 
     Raises:

@@ -74,10 +74,8 @@ def records(
         for clients, ids in groups.items():
             if not len(ids):
                 continue
-            figures = {
-                name: summarise(metric[ids], sizes[split][ids], name)
-                for name, metric in metrics.items()
-            }
+            of_group = {name: metric[ids] for name, metric in metrics.items()}
+            figures = _summarise(of_group, sizes[split][ids])
             of_server = model == "server"
             line = {
                 "model": "server" if of_server else "personal",
@@ -90,6 +88,19 @@ def records(
             }
             lines.append(line)
     return lines
+
+
+def _summarise(metrics: dict[str, np.ndarray], weight: np.ndarray) -> dict[str, Any]:
+    """Figures over clients of metrics [C].
+
+    A client whose examples do not define a metric, such as the AUC of a single class,
+    is left out of it. One that has diverged is not.
+    """
+    is_sound = np.isfinite(metrics.get("loss", np.nan))
+    return {
+        name: summarise(values, np.where(is_sound & np.isnan(values), 0, weight), name)
+        for name, values in metrics.items()
+    }
 
 
 def mixture_summary(path: dict[str, np.ndarray], weight: np.ndarray) -> dict[str, Any]:

@@ -17,6 +17,7 @@ class Scores(NamedTuple):
     # (outputs [B, ...], y [B, ...], mask f32[B]) -> sums over the batch, by name
     add_up: Callable[[Array, Array, Array], Sums]
     finish: Callable[[Sums], dict[str, Array]]  # the metrics of sums
+    names: tuple[str, ...]  # of the metrics
 
 
 def count_reals(outputs: Array, y: Array, mask: Array) -> Sums:
@@ -100,9 +101,12 @@ def count_or_nan(rows: Array) -> Array:
     return jnp.where(rows > 0, rows, jnp.nan)
 
 
+LABELS = ("micro_f1", "macro_f1", "label_accuracy")
+REALS = ("rmse", "mae")
+TOKENS = ("accuracy", "perplexity")
 SCORES = {
-    "multilabel": Scores(count_labels, score_labels),
-    "regression": Scores(count_reals, score_reals),
-    "tokens": Scores(count_tokens, score_tokens),
-    "ratings": Scores(count_reals, score_reals),
+    "multilabel": Scores(count_labels, score_labels, LABELS),
+    "regression": Scores(count_reals, score_reals, REALS),
+    "tokens": Scores(count_tokens, score_tokens, TOKENS),
+    "ratings": Scores(count_reals, score_reals, REALS),
 }

@@ -6,7 +6,7 @@ f64[C], or f64[K, K] for `pairs`.
 
 import numpy as np
 
-from pfljax.evaluation.over_clients import GREATER_IS_BETTER
+from pfljax.evaluation.over_clients import is_greater_better
 from pfljax.landscape.lines import Line
 
 
@@ -90,5 +90,5 @@ def _within(line: Line, metric: str) -> tuple[np.ndarray, np.ndarray]:
 def _errors(line: Line, metric: str) -> tuple[np.ndarray, np.ndarray]:
     """`_within`, negated where greater is better, so that less is better."""
     t, value = _within(line, metric)
-    error = -value if metric in GREATER_IS_BETTER else value
+    error = -value if is_greater_better(metric) else value
     return t, error

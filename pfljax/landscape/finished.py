@@ -51,7 +51,7 @@ class Finished:
         """Reads a run; `federation` and `task` are those given to it in Python.
 
         Raises:
-          FolderError, ValueError: `path` is no finished run.
+          FolderError, ValueError: `path` is no finished run, or its task is no classes.
         """
         self.path = Path(path)
         self.given = (federation, task)
@@ -61,6 +61,11 @@ class Finished:
         self.label = label(self.experiment)
         self.sim, self.federation, self.state = load_state(path, federation, task)
         self.ids = np.arange(self.federation.num_clients)
+        if self.federation.kind != "classes":
+            raise ValueError(
+                f"{path} is a run of the task {self.federation.kind!r}; landscapes are "
+                "of the cross-entropy: choose a run of classes"
+            )
         # By architecture and name: the blocks of a run share them.
         self.programs: dict[tuple[int, str], Callable[..., Any]] = {}
         self.architecture: Architecture = self.sim.architectures[0]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax.core.types import ClientData, Params, Task
-from pfljax.evaluation.over_clients import GREATER_IS_BETTER
+from pfljax.evaluation.over_clients import is_greater_better
 from pfljax.landscape.curves import mix
 from pfljax.landscape.lines import Options, evaluate_mixtures
 
@@ -60,4 +60,4 @@ def group_barrier(group: Group, metric: str = "loss") -> np.ndarray:
     """
     straight = group.weights @ np.asarray(group.models[metric], np.float64)
     excess = group.metrics[metric] - straight
-    return -excess if metric in GREATER_IS_BETTER else excess
+    return -excess if is_greater_better(metric) else excess

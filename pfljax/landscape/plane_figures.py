@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.evaluation.over_clients import GREATER_IS_BETTER
+from pfljax.evaluation.over_clients import is_greater_better
 from pfljax.landscape.figures import hatch, label_axis, scale
 from pfljax.landscape.frames import Mark
 from pfljax.landscape.planes import Plane
@@ -81,7 +81,7 @@ def _choose_levels(panels: Sequence[np.ndarray], metric: str) -> np.ndarray:
         )
     low = float(finite.min())
     high = float(finite.max())
-    if metric in GREATER_IS_BETTER:
+    if is_greater_better(metric):
         high = max(high, low + 0.1)
         return np.asarray(MaxNLocator(LEVELS).tick_values(low, high))
     # A logarithm needs a positive end, and levels must ascend on a flat plane too.

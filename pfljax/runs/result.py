@@ -113,7 +113,7 @@ class Result:
 
     `last` is the evaluation after the last round; its models are also attributes of the
     result, as in `result.personal.test.accuracy`. `best` is the evaluation of the round
-    with the best accuracy on validation examples, if there are any. `summary` is
+    with the best metric on validation examples, if there are any. `summary` is
     summary.json. The other files are read when an attribute needs them.
     """
 

@@ -96,7 +96,7 @@ def compare(
     Finished runs are not repeated. Runs follow one another in this process and share
     compiled programs. They have no pages of their own; `pfljax report RUN` writes one.
 
-    Returns one screen of text: a row for each method, the method with the highest mean,
+    Returns one screen of text: a row for each method, the method with the best mean,
     and whether another seed would confirm it.
 
     Args:

@@ -63,10 +63,11 @@ def predictions(
 
     `client`, `example` (the number of the example among the client's, from 0), `label`,
     `prediction` (-1 if logits are not finite) and its `probability` have a value for
-    each example. `confusion` i64[n, K, K] counts the examples of each of `clients` by
-    label and prediction. If clients or classes have names, these are `client_names` [n]
-    and `class_names` [K]. With the argument `client` there is only this client;
-    `federation` and `task` are as in `personal_models`.
+    each example. A target of D columns has as many in these. Real targets have no
+    probability. Classes have `confusion` i64[n, K, K], which counts the examples of
+    each of `clients` by label and prediction. If clients or classes have names, these
+    are `client_names` [n] and `class_names` [K]. With the argument `client` there is
+    only this client; `federation` and `task` are as in `personal_models`.
 
     Raises:
       FolderError, ValueError: `path` is not a finished run, or has no such client.
@@ -80,15 +81,21 @@ def predictions(
 
 
 def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
-    """Writes `predictions` to an .npz, or to two .csv files."""
+    """Writes `predictions` to an .npz, or to .csv files.
+
+    In a cell, the columns of a target are separated by spaces.
+    """
     export.check_file(out)
     if out.suffix != ".csv":
         folder.write_arrays(out, columns)
         return [out]
     beside = out.with_name(f"{out.stem}_{CONFUSION}.csv")
     export.check_file(beside)
-    by_example = [_name(columns, name, columns[name]) for name in COLUMNS]
-    folder.write_lines(out, COLUMNS, zip(*by_example, strict=True))
+    names = [name for name in COLUMNS if name in columns]
+    by_example = [_name(columns, name, columns[name]) for name in names]
+    folder.write_lines(out, names, zip(*by_example, strict=True))
+    if CONFUSION not in columns:
+        return [out]
     counts = columns[CONFUSION]
     client, label, prediction = np.nonzero(counts)
     by_cell = [
@@ -97,13 +104,15 @@ def write(columns: dict[str, np.ndarray], out: Path) -> list[Path]:
         _name(columns, "prediction", prediction),
         counts[client, label, prediction].tolist(),
     ]
-    names = ("client", "label", "prediction", "examples")
-    folder.write_lines(beside, names, zip(*by_cell, strict=True))
+    header = ("client", "label", "prediction", "examples")
+    folder.write_lines(beside, header, zip(*by_cell, strict=True))
     return [out, beside]
 
 
 def _name(columns: dict[str, np.ndarray], name: str, values: np.ndarray) -> list[Any]:
     """The values of a column, with the names of clients and classes that have one."""
+    if values.ndim > 1:
+        return [" ".join(map(str, row)) for row in values.tolist()]
     kind = "client_names" if name == "client" else "class_names"
     if name not in ("client", "label", "prediction") or kind not in columns:
         return values.tolist()
@@ -139,7 +148,9 @@ def _predict_clients(
 
         def predict(model: Any, data: ClientData, batch_size: int, _: None) -> Any:
             predict_batch = functools.partial(setting.algorithm.predict, model)
-            return predict_examples(predict_batch, data, batch_size, most)
+            return predict_examples(
+                predict_batch, data, batch_size, most, federation.kind
+            )
 
         # In two programs, to have the bits of evaluations.
         scores = score_models(predict, setting.local.batch_size, setting.mesh, width)
@@ -162,28 +173,26 @@ def _columns(
     most = by_client["prediction"].shape[1]
     which, example = np.nonzero(np.arange(most) < size[:, None])
     y = np.asarray(federation.test.examples.y)
-    label = y[offset[which] + example]
-    prediction = by_client["prediction"][which, example]
+    columns = {"label": y[offset[which] + example]}
+    columns |= {name: values[which, example] for name, values in by_client.items()}
+    for name, values in columns.items():
+        if values.shape[1:] == (1,):
+            columns[name] = values[:, 0]
+    columns |= {"client": ids[which], "example": example, "clients": ids}
+    manifest = federation.manifest
+    if "client_names" in manifest:
+        columns["client_names"] = np.array(manifest["client_names"])[ids]
+    if federation.kind != "classes":
+        return columns
+    label, prediction = columns["label"], columns["prediction"]
     classes = federation.num_classes
     confusion = np.zeros((len(ids), classes, classes), np.int64)
     known = prediction >= 0
     np.add.at(confusion, (which[known], label[known], prediction[known]), 1)
-    manifest = federation.manifest
-    names = {}
-    if "client_names" in manifest:
-        names["client_names"] = np.array(manifest["client_names"])[ids]
+    columns[CONFUSION] = confusion
     if "class_names" in manifest:
-        names["class_names"] = np.array(manifest["class_names"])
-    return {
-        "client": ids[which],
-        "example": example,
-        "label": label,
-        "prediction": prediction,
-        "probability": by_client["probability"][which, example],
-        CONFUSION: confusion,
-        "clients": ids,
-        **names,
-    }
+        columns["class_names"] = np.array(manifest["class_names"])
+    return columns
 
 
 def _width(sim: Simulation, architecture: Architecture) -> int:

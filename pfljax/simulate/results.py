@@ -247,13 +247,14 @@ def _evaluations(
         chosen = _parse_line(evaluated[int(np.argmax(goodness))])
     lead, _ = lead_metric(evaluated[-1], monitor)
     on_test = np.array([lead_metric(line, monitor)[1] for line in evaluated])
-    best = int(np.argmax(on_test if is_greater_better(lead) else -on_test))
+    goodness = on_test if is_greater_better(lead) else -on_test
+    best = int(np.argmax(np.where(np.isfinite(goodness), goodness, -np.inf)))
     return {
         "last": _parse_line(evaluated[-1]),
         "chosen_on_validation": chosen,
         "best_on_test": {
             "round": evaluated[best]["round"],
-            lead: float(on_test[best]),
+            lead: folder.number(on_test[best]),
         },
     }
 

@@ -7,8 +7,12 @@ import numpy as np
 
 from pfljax import algorithms
 from pfljax.core import factories
+from pfljax.core.requirements import require, require_known
 from pfljax.data import Federation
 from pfljax.evaluation import whole
+from pfljax.evaluation.metrics import METRICS
+from pfljax.evaluation.over_clients import DETECTION
+from pfljax.evaluation.targets import SCORES
 from pfljax.runs.settings import Experiment
 from pfljax.simulate import participants
 
@@ -41,6 +45,7 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
         num_clients=federation.num_clients,
     )
     metrics = tuple(whole.find(experiment.metrics, federation.kind).items())
+    _check_metrics(experiment, federation.kind)
     for_selection = participants.selection_facts(experiment, federation)
     return Shape(
         num_clients=federation.num_clients,
@@ -54,6 +59,19 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
         for_method=tuple(for_method.items()),
         for_selection=tuple(for_selection.items()),
     )
+
+
+def _check_metrics(experiment: Experiment, kind: str) -> None:
+    """Refuses a metric to lead that the task has not, and its detection of classes."""
+    is_classes = kind == "classes"
+    expected = f"0, because the task {kind!r} has no classes to detect"
+    examples = experiment.ood_examples
+    require("ood_examples", examples, is_classes or not examples, expected)
+    names = METRICS if is_classes else ("loss", *SCORES[kind].names)
+    further = whole.find(experiment.metrics, kind)
+    detection = (DETECTION,) if examples else ()
+    known = ("auto", *names, *detection, *further)
+    require_known("monitor", experiment.monitor, known)
 
 
 def _most_evaluated(federation: Federation) -> int:
