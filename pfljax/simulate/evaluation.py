@@ -190,7 +190,7 @@ def on_validation(arrays: Values, monitor: str = "auto") -> np.ndarray | None:
     by_client = arrays[f"{prefix}{metric}"]
     # NaN is a client without examples, or with one class for an AUC: it is left out.
     # But one whose loss is not a number has diverged.
-    has_examples = ~np.isnan(arrays[f"{prefix}{headline(known)}"])
+    has_examples = ~np.isnan(arrays[f"{prefix}{headline(known)}"]).all(axis=0)
     diverged = has_examples & np.isnan(arrays[f"{prefix}loss"])
     by_client = np.where(diverged & np.isnan(by_client), np.inf, by_client)
     if "malicious" in arrays:  # left out as well
