@@ -40,12 +40,13 @@ def blocks(page):
 
 def run(several, names):
     """Runs blocks in the current folder; Python's share `names`. How many ran."""
-    runnable = [block for block in several if block.language in RUN]
-    for block in runnable:
+    for block in several:
         if block.file:
             path = Path(block.file)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.code)
+    runnable = [block for block in several if block.language in RUN]
+    for block in runnable:
         if block.language == "python":
             exec(compile(block.code, block.place, "exec"), names)
             continue

@@ -29,9 +29,10 @@ COMMON = (
     *("cohort", "selection", "eval_every", "devices", "out", "seed"),
 )
 CONFIG = (
-    "The config.json of a run, whose settings replace the defaults. Other options take "
-    "precedence: `--config FILE --rounds 200 --out FOLDER`. `run` also takes the "
-    "folder from the file, unless --out names another."
+    "A .toml file of settings, or the config.json of a run, in place of the defaults. "
+    "`pfljax run FILE` is the same. Other options take precedence: `pfljax run FILE "
+    "--rounds 200 --out FOLDER`. `run` also takes the folder from the file, unless "
+    "--out names another."
 )
 
 

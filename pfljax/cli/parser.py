@@ -57,8 +57,13 @@ COMMANDS = {
 COMPLETION = "--tyro-print-completion"
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTIONS = ("--help", "--version", COMPLETION)  # in place of a command
-WITH_METHOD = ("run", "sweep")  # commands with --algorithm and --config
+WITH_METHOD = ("run", "sweep")  # commands with --algorithm
 WITH_SETTINGS = (*WITH_METHOD, "compare")
+FIRST = {  # what has no name, and stands before the options
+    "run": "a file of settings comes first: pfljax run FILE.toml --rounds 9",
+    "sweep": "a file of settings comes first: pfljax sweep FILE.toml --over lr 0.1 1",
+    "compare": "methods come first: pfljax compare A B --no-local",
+}
 OF_ONE_RUN = ("algorithm", "label")  # settings that a comparison sets for each run
 
 
@@ -94,6 +99,8 @@ def parse(args: Sequence[str]) -> Callable[[], None]:
       ValueError: the arguments are wrong.
     """
     _check_first(args)
+    if args[0] in WITH_SETTINGS:
+        args = config_file.name_first(args)
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
@@ -125,16 +132,12 @@ def _check_first(args: Sequence[str]) -> None:
 
 def _make_functions(args: Sequence[str]) -> dict[str, Callable]:
     """The function of each command that tyro reads."""
-    base = None
-    if args[0] in WITH_METHOD:
-        base = config_file.read(args)
-    if base is not None and args[0] == "sweep":
-        base = base.replace(out=None)  # the file names the folder of a run
+    base = config_file.read(args) if args[0] in WITH_SETTINGS else None
     is_short = "--help" in args or "-h" in args
     names = COMMON if is_short else FIELDS
     of_a_run = make_options(names, base)
     shared = [name for name in names if name not in OF_ONE_RUN]
-    of_several = make_options(shared, has_file=False)
+    of_several = make_options(shared, base)
     of_data = make_options({*DATA_SETTINGS, "seed"} - {"dataset"}, has_file=False)
     settings = {"run": of_a_run, "sweep": of_a_run, "compare": of_several}
     settings["inspect"] = of_data
@@ -188,8 +191,8 @@ def _describe_error(args: Sequence[str], box: str) -> str:
             break
         words += text.split()
     message = _describe_value(" ".join(words).strip("-. "), box)
-    if args[0] == "compare" and re.match("Unrecognized options: [^-]", message):
-        message += "; methods come first: pfljax compare A B --no-local"
+    if args[0] in FIRST and re.match("Unrecognized options: [^-]", message):
+        message += f"; {FIRST[args[0]]}"
     nearest = re.search(r"Perhaps you meant:\W+(--[\w-]+)", box)
     if nearest and nearest[1] not in args:
         message += f" (did you mean {nearest[1]}?)"

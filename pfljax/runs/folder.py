@@ -1,6 +1,6 @@
 """The files of a run folder, which survive a kill at any moment.
 
-config.json       the settings; `pfljax run --config` reruns them
+config.json       the settings; `pfljax run RUN/config.json` reruns them
 environment.json  versions, devices, the width, and at the end seconds and memory,
                   which may differ on another machine
 partition.npz     which client holds which examples (pfljax.runs.partition)

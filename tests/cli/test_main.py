@@ -363,7 +363,7 @@ def test_help_of_compare_has_the_settings_but_no_method_s():
         assert option in out
     assert "--server-optimizer" not in out
     assert "--server-optimizer" in tiny.main("compare", "--help-all")[1]
-    for option in ("--algorithm", "--label", "--config"):
+    for option in ("--algorithm", "--label"):
         assert f"{option} " not in out
 
 
@@ -455,7 +455,8 @@ MISTAKES = [
     (["resume", "."], ". is not a run folder: it has no config.json"),
     (["export", "."], ". is not a run folder: it has no config.json"),
     (["report", "none"], "none is not a run folder"),
-    (["run", "--config", ".", "--rounds", "3"], "--config . is no file; give the"),
+    (["run", "--config", ".", "--rounds", "3"], ". is no file; give a .toml file"),
+    (["run", "--rounds", "3", "no.toml"], "a file of settings comes first: pfljax run"),
 ]
 
 
