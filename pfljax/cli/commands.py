@@ -147,7 +147,13 @@ def report(
         arg(help="Also write the figures as files of these formats."),
     ] = (),
     columns: Columns = None,
-    tables: Tables = False,
+    tables: Annotated[
+        bool,
+        arg(
+            help="Also write tables in Markdown and LaTeX; of one run clients.csv, the "
+            "metrics of each client."
+        ),
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Writes the page of a finished run, of a comparison of runs, or of a sweep.

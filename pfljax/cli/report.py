@@ -28,17 +28,13 @@ def report(
     first = runs[0]
     is_alone = len(runs) == 1
     if is_alone and not _is_comparison(first):
-        if options["with_tables"]:
-            raise ValueError(
-                "--tables writes the tables of a comparison or a sweep, but "
-                f"{first} is one run; give several runs, or leave it out"
-            )
         page = (out or first) / "report.html"
         if options.get("columns"):
             raise ValueError(
                 f"--columns compares runs, but {first} is one run; give several"
             )
-        for_a_run = {key: options[key] for key in ("figure_kinds", "target_window")}
+        of_a_run = ("figure_kinds", "target_window", "with_tables")
+        for_a_run = {key: options[key] for key in of_a_run}
         text = write_run_report(first, page.parent, targets, **for_a_run)
     else:
         target = first if is_alone else Path(names.comparison(runs, targets))

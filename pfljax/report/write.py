@@ -45,6 +45,7 @@ def write_run_report(
     targets: Sequence[float] = (),
     figure_kinds: Sequence[str] = (),
     target_window: int = WINDOW,
+    with_tables: bool = False,
 ) -> str:
     """Writes report.html, and figures as files of the `figure_kinds`.
 
@@ -54,6 +55,8 @@ def write_run_report(
       targets: values of the metric until which it is counted what was spent.
       figure_kinds: such as "pdf"; the figures are in the page in any case.
       target_window: evaluations in a row whose mean has to reach a target.
+      with_tables: write clients.csv as well, the metrics of each client in every
+        evaluated round; see `Result.frame`.
 
     Returns:
       The text for the screen.
@@ -73,6 +76,8 @@ def write_run_report(
     details = tables.detail_tables(frame, targets, target_window, ranked=False)
     page = run_page(run, details, pictures, read_landscapes(run.folder))
     files.write_text(out / "report.html", page)
+    if with_tables:
+        files.write_text(out / "clients.csv", to_csv(run.frame()))
     rows = [list(card[:2]) for card in key_figures(run)]
     notices = run_notices(run, "This run")
     if targets:

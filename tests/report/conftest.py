@@ -66,6 +66,7 @@ def draw_partition(C, K):
         "dataset": "digits",
         "source": "drawn for a test, CC BY 4.0",
         "num_classes": K,
+        "clients": list(range(C)),
         "sizes": {
             "train": size.tolist(),
             "validation": (size // 8).tolist(),

@@ -4,8 +4,10 @@ import csv
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import pfljax
 import tiny
 from pfljax.cli import report
 
@@ -50,6 +52,18 @@ def test_one_run_has_its_own_page(run_folder, tmp_path):
     out = tmp_path / "out"
     assert page_of(copy, "--out", out, "--figures", "svg") == out / "report.html"
     assert (out / "figures" / "learning_curves.svg").exists()
+    assert not (out / "clients.csv").exists()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_clients_of_a_run_are_a_table(run_folder, tmp_path):
+    page_of(run_folder, "--out", tmp_path, "--tables")
+    with open(tmp_path / "clients.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    frame = pfljax.result(run_folder).frame()
+    assert [row["metric"] for row in rows] == frame.metric.tolist()
+    found = [float(row["value"] or "nan") for row in rows]
+    np.testing.assert_allclose(found, frame.value, rtol=1e-6)
 
 
 def make_runs(*finished, begun=()):

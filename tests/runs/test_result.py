@@ -4,10 +4,11 @@ import copy
 import math
 import pickle
 
+import numpy as np
 import pytest
 
 import pfljax
-from pfljax.runs.folder import FolderError, write_json
+from pfljax.runs.folder import FolderError, write_arrays, write_json, write_partition
 from pfljax.runs.result import NEWEST, Evaluation, Result
 
 
@@ -69,3 +70,32 @@ def test_a_folder_has_its_result_and_an_unfinished_one_says_so(tmp_path):
     assert (found.rounds, found.personal.test.accuracy) == (6, 0.75)
     for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
         assert repr(other) == repr(found)
+
+
+def test_metrics_of_clients_are_a_tidy_frame(tmp_path):
+    """Not those of a mixture, a quantity or a size, whose arrays have other axes."""
+    accuracy = np.arange(6, dtype=np.float32).reshape(2, 3)
+    arrays = {
+        "round": np.array([2, 4]),
+        "personal/test/accuracy": accuracy,
+        "unseen:server/test/loss": np.float32([[7], [8]]),
+        "mixture/test/accuracy": accuracy,
+        "mixture/test/ensemble/accuracy": accuracy[0],
+        "client/tau": accuracy,
+        "train_size": accuracy[0],
+    }
+    write_arrays(tmp_path / "clients.npz", arrays)
+    unseen = {"clients": [1]}
+    manifest = {"client_names": ["a", "b", "d"], "clients": [0, 2, 3], "unseen": unseen}
+    write_partition(tmp_path, manifest, {})
+    frame = Result(tmp_path, SUMMARY).frame()
+    assert list(frame) == [
+        "round", "client", "unseen", "model", "split", "metric", "value"
+    ]  # fmt: skip
+    personal = [False, "personal", "test", "accuracy"]
+    newcomer = [1, True, "server", "test", "loss"]
+    assert frame.to_numpy().tolist() == [
+        [2, "a", *personal, 0], [2, "b", *personal, 1], [2, "d", *personal, 2],
+        [4, "a", *personal, 3], [4, "b", *personal, 4], [4, "d", *personal, 5],
+        [2, *newcomer, 7], [4, *newcomer, 8],
+    ]  # fmt: skip
