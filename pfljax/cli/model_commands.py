@@ -1,7 +1,7 @@
 """The commands that read the models of a run."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -24,8 +24,12 @@ def export(
         Path | None,
         arg(help="The file. The default is RUN/client-K.npz or RUN/server.npz."),
     ] = None,
+    format: Annotated[
+        Literal["npz", "safetensors"],
+        arg(help="The format of the file; --out has a name that ends in it."),
+    ] = "npz",
 ) -> None:
-    """Writes the personal model of a client, or the server's model, as an .npz file.
+    """Writes the personal model of a client, or the server's model, as named arrays.
 
     Example: pfljax export RUN --client 3
     """
@@ -33,7 +37,12 @@ def export(
 
     folder.read_config(run)  # refuses a folder that is not a run
     name = "server" if client is None else f"client-{client}"
-    file = out or run / f"{name}.npz"
+    file = out or run / f"{name}.{format}"
+    if file.suffix != f".{format}":
+        raise ValueError(
+            f"--out is {file} and --format {format}; expected a name that ends in "
+            f".{format}"
+        )
     from pfljax.runtime import devices
     from pfljax.simulate.export import export as export_model
 

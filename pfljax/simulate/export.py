@@ -12,7 +12,15 @@ from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
 from pfljax.evaluation.programs import client_models
 from pfljax.evaluation.views import PERSONAL
-from pfljax.runs import checkpoint, checks, claims, config, folder, partition
+from pfljax.runs import (
+    checkpoint,
+    checks,
+    claims,
+    config,
+    exported,
+    folder,
+    partition,
+)
 from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
@@ -77,7 +85,7 @@ def load_initial(experiment: Experiment, path: Path) -> Initial | None:
     if (path / folder.INITIAL).exists():
         arrays = folder.read_arrays(path / folder.INITIAL)
     elif source.is_file():
-        arrays = folder.read_arrays(source)
+        arrays = exported.read_arrays(source)
     else:
         expected = "a run folder, or a file of `pfljax export`"
         require("initial", experiment.initial, source.is_dir(), expected)
@@ -182,8 +190,13 @@ def export(
     federation: Federation | None = None,
     task: Task | None = None,
 ) -> dict[str, np.ndarray]:
-    """Writes a client's model, or with None the server's; returns its arrays."""
+    """Writes a client's model, or with None the server's; returns its arrays.
+
+    It is a .safetensors file if `out` ends so, and else an .npz.
+    """
     check_file(out)
+    if out.suffix == exported.SAFE:
+        exported.import_safetensors()  # refused before anything is compiled
     if client is None:
         model = server_model(path, federation, task)
     else:
@@ -191,7 +204,7 @@ def export(
     arrays = _name(model)
     if not arrays:
         raise ValueError(f"the server of {path} has no state; give --client")
-    folder.write_arrays(out, arrays)
+    exported.write_arrays(out, arrays)
     return arrays
 
 

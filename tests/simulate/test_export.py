@@ -120,6 +120,28 @@ def test_what_is_no_run_is_said_first(tmp_path):
     assert "nope is not a run folder: it does not exist; give the folder" in errors
 
 
+def test_safetensors_have_the_same_arrays(folder, tmp_path):
+    pytest.importorskip("safetensors")
+    code, _, errors = tiny.main(
+        "export", folder, "--format", "safetensors", "--out", tmp_path / "a.safetensors"
+    )
+    assert code == 0, errors
+    export.export(folder, None, tmp_path / "a.npz")
+    safe, plain = (
+        tree.paths(export.load_params(tmp_path / f"a.{end}"))
+        for end in ("safetensors", "npz")
+    )
+    assert safe.keys() == plain.keys()
+    for name in safe:
+        np.testing.assert_array_equal(safe[name], plain[name])
+
+
+def test_a_name_of_another_format_is_refused(folder):
+    code, _, errors = tiny.main("export", folder, "--out", "a.safetensors")
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "expected a name that ends in .npz" in errors
+
+
 def test_nested_names_become_nested_dicts(tmp_path):
     np.savez(tmp_path / "a.npz", **{"body/0/kernel": np.ones(2), "head": np.zeros(1)})
     params = export.load_params(tmp_path / "a.npz")
