@@ -18,7 +18,7 @@ LONGEST = 120  # letters of the folder of a label
 MOST = 48  # letters of the settings that differ
 LETTERS = 6  # of the digest
 ODD = re.compile(r"[^A-Za-z0-9.=,+-]+")
-ODD_IN_LABEL = re.compile(r"[^A-Za-z0-9.=-]+")
+ODD_IN_LABEL = re.compile(r"[^A-Za-z0-9.=+-]+")
 # "my/file.py:" before the name of a function.
 FILE_OF_OWN = re.compile(r"[^\s,:=]+:(?=[A-Za-z_]\w*(?:[:,\s]|$))")
 SEED = re.compile(r"s\d+")  # a folder of one seed of a method

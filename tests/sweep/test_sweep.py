@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -251,7 +252,7 @@ def test_a_folder_holds_one_sweep(tmp_path):
         ),
         (
             {"channel": [None, ""]},
-            "are the same run; give one of them",
+            "are the same run, or have one label",
         ),
     ],
 )
@@ -269,6 +270,12 @@ def test_a_channel_is_swept_by_what_stands_behind_its_option(tmp_path):
     folders = {point.experiment.folder for point in swept}
     assert len(folders) == 3
     assert all(path.count("/") == str(tmp_path).count("/") + 2 for path in folders)
+
+
+def test_the_folder_of_a_great_number_is_not_that_of_a_small_one(tmp_path):
+    made = points.make(FEDAVG, {"lr": [1e20, 1e-20]}, tmp_path)
+    folders = [Path(point.experiment.folder).parent.name for point in made]
+    assert folders == ["lr=1e+20", "lr=1e-20"]
 
 
 def test_each_part_is_left_out_once(tmp_path):
