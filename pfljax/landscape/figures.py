@@ -1,5 +1,6 @@
 """Figures of lines, matrices over clients, barriers over rounds, and curvature."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from pfljax.report.style import (
 SHARES = ("accuracy", "top5")  # of examples; drawn in percent, as in all reports
 DECADES = 6  # of a density that are drawn
 ENDS = ("one model", "the other")
+WIDEST = 56  # letters of the label of a panel
 MOST_BANDS = 3  # translucent ones over one another
 BARS = 3  # of each line, if there are many
 FLOORS = {"loss": 1e-3, "accuracy": 0.1}  # nats and points; less may be rounding
@@ -49,10 +51,10 @@ def hatch(axes: Axes, values: np.ndarray) -> None:
 
 def draw_line(
     lines: Mapping[str, Line],
-    metric: str = "accuracy",
+    metric: str | Sequence[str] = "accuracy",
     ends: tuple[str, str] = ENDS,
 ) -> Figure:
-    """A metric along lines: the mean over clients, and a band from 10 to 90 % of them.
+    """Metrics along lines: the mean over clients, and a band from 10 to 90 % of them.
 
     More than three bands over one another could not be read: then it is the median, and
     bars at a few places go from 10 to 90 %. A line of one model has neither. Clients
@@ -60,10 +62,22 @@ def draw_line(
 
     Args:
       lines: by the names of the legend.
-      metric: an accuracy is drawn in percent.
+      metric: one, or several for a panel each; an accuracy is drawn in percent.
       ends: names of the models at t = 0 and at t = 1.
     """
-    figure, (axes,) = new_figure(6.2, 3.2)
+    metrics = [metric] if isinstance(metric, str) else metric
+    first, second = ends
+    figure, panels = new_figure(1.8 + 4.4 * len(metrics), 3.2, len(metrics))
+    for axes, name in zip(panels, metrics, strict=True):
+        _draw_metric(axes, lines, name)
+        label = f"t, from {first} (0) to {second} (1)"
+        axes.set_xlabel(textwrap.fill(label, WIDEST))
+    add_legend(panels[-1])
+    return figure
+
+
+def _draw_metric(axes: Axes, lines: Mapping[str, Line], metric: str) -> None:
+    """Draws one metric along lines."""
     styles = line_styles(lines)
     values = {
         name: scale(metric, np.atleast_2d(line.metrics[metric]))
@@ -79,12 +93,8 @@ def draw_line(
             share = (number + 0.5) / len(merged)
             _draw_median(axes, t, values[name], share, **style)
     positions = np.concatenate([line.t for line in lines.values()])
-    first, second = ends
-    axes.set_xlabel(f"t, from {first} (0) to {second} (1)")
     axes.set_ylabel(label_axis(metric))
     axes.set_xlim(positions.min(), positions.max())
-    add_legend(axes)
-    return figure
 
 
 def _draw_median(

@@ -60,16 +60,12 @@ class Kind(NamedTuple):
     defaults: dict[str, Any]  # of the options that it takes
 
 
-LINE = {"points": 11, "range": (0, 1), "rows": "own"}
-PLANE = {"metric": "loss", "range": (-1, 1), "rows": "all", "seed": 0, "through": ()}
-ENDS = {"other": None, "endpoints": False, "align": False, "statistics": "recompute"}
+LINE = {"points": 11, "range": None, "rows": "own", "metric": None}
+PLANE = {"metric": "loss", "range": None, "rows": "all", "seed": 0, "through": ()}
+ENDS = {"other": None, "endpoints": False, "align": False, "statistics": None}
 KINDS: dict[str, Kind] = {
-    "line": Kind(
-        lines.compute_lines, {**LINE, **ENDS, "metric": "accuracy", "tolerance": 0.01}
-    ),
-    "curve": Kind(
-        surfaces.compute_curve, {**LINE, "metric": "loss", "seed": 0, "through": ()}
-    ),
+    "line": Kind(lines.compute_lines, {**LINE, **ENDS, "tolerance": 0.01}),
+    "curve": Kind(surfaces.compute_curve, {**LINE, "seed": 0, "through": ()}),
     "pairs": Kind(
         pairs.compute_pairs, {"points": 11, "rows": "own", "align": False, "seed": 0}
     ),
@@ -115,7 +111,7 @@ def write_landscape(
     unfinished = path / "landscape" / f"{name}.blocks.npz"
     state = f"{config.digest(run.experiment)} {int(run.state.round)} {asked}"
     result = KINDS[kind].compute(run, asked, Store(unfinished, state))
-    text = _write(path, name, kind, result)
+    text = _write(path, name, wanted, result)
     unfinished.unlink(missing_ok=True)
     return text
 
@@ -157,6 +153,8 @@ def check_options(path: Path, options: LandscapeOptions) -> LandscapeOptions:
         options = options.replace(other=other)
         if other.resolve() == path.resolve():
             raise ValueError(f"other is {path} itself; choose another run, or none")
+        if options.endpoints:
+            raise ValueError("endpoints and other name the same ends; give one of them")
     if not (options.tolerance or 0) >= 0:
         raise ValueError(f"tolerance is {options.tolerance}; expected 0 or more")
     if options.rows is not None:
@@ -169,23 +167,30 @@ def check_options(path: Path, options: LandscapeOptions) -> LandscapeOptions:
 def name_files(path: Path, options: LandscapeOptions) -> str:
     """The name of the files: the kind, and the options that say what is shown."""
     words = [options.kind]
+    for name, values in _list_options(path, options).items():
+        text = ("..." if name == "range" else "-").join(values)
+        words.append(re.sub(r"[^A-Za-z0-9.=-]", "", f"{name}-{text}").rstrip("-"))
+    return "_".join(words)
+
+
+def _list_options(path: Path, options: LandscapeOptions) -> dict[str, list[str]]:
+    """The options that say what is shown, as texts; [] stands for True."""
+    found = {}
     for name, value in vars(options).items():
         if name in NAMELESS or not value:
-            continue
-        if value is True:
-            words.append(name)
             continue
         values: Iterable[Any] = value if isinstance(value, tuple | list) else (value,)
         if name == "other":
             # From beside the run, so that two runs called s0 have two names.
             parts = Path(os.path.relpath(str(value), path.parent)).parts
             values = [part for part in parts if part != ".."]
-        text = ("..." if name == "range" else "-").join(map(str, values))
-        words.append(f"{name}-{re.sub(r'[^A-Za-z0-9.=-]', '', text)}")
-    return "_".join(words)
+        found[name] = [] if value is True else [str(value) for value in values]
+    return found
 
 
-def _write(path: Path, name: str, kind: str, landscape: Landscape) -> str:
+def _write(
+    path: Path, name: str, options: LandscapeOptions, landscape: Landscape
+) -> str:
     """Writes the files of a landscape, and returns a text to print."""
     out = files.make_folder(path / "landscape")
     about = np.array(landscape.text)
@@ -195,9 +200,12 @@ def _write(path: Path, name: str, kind: str, landscape: Landscape) -> str:
     files.write_text(out / f"{name}.csv", to_csv(table))
     figures = files.make_folder(path / "figures")
     pictures = []
+    asked = _list_options(path, options).items()
+    words = [" ".join([f"--{option}", *values]) for option, values in asked]
+    facts = landscape.facts + (f" Options: {', '.join(words)}." if words else "")
     for suffix, figure in landscape.figures.items():
         stem = f"landscape_{name}{suffix}"
-        caption = f"{CAPTIONS[f'landscape_{kind}{suffix}']} {landscape.facts}"
+        caption = f"{CAPTIONS[f'landscape_{options.kind}{suffix}']} {facts}"
         save_figure(figure, figures / stem, caption=caption)
         pictures.append(f"{figures}/{stem}.png")
     # The page of the run shows its figures.

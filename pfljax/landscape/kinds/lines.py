@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfljax.core import statistics
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, Params, Task
 from pfljax.evaluation import over_clients
 from pfljax.evaluation.metrics import METRICS
@@ -35,7 +37,8 @@ class RunLine(NamedTuple):
 
 def measure(run: Finished, options: LandscapeOptions, store: blocks.Store) -> RunLine:
     """The lines of a run, by blocks of clients."""
-    t = record.place_points(options, 0, 0.5, 1)
+    t = record.place_on_line(options)
+    _check_statistics(run, options)
     find_ends, names = choose_ends(run, options)
     find_rows = record.choose_rows(run, options.rows)
 
@@ -67,6 +70,16 @@ def measure(run: Finished, options: LandscapeOptions, store: blocks.Store) -> Ru
     )
 
 
+def _check_statistics(run: Finished, options: LandscapeOptions) -> None:
+    """Refuses a choice that would change nothing."""
+    running = statistics.has_any(shapes_of_model(run.task))
+    if not running and options.statistics in ("recompute", "mix"):
+        raise ValueError(
+            f"statistics is {options.statistics!r}, and the model of {run.path} has no "
+            "running statistics; leave it out, or choose repair"
+        )
+
+
 def _evaluate(
     task: Task, a: Params, b: Params, data: ClientData, **given: Any
 ) -> dict[str, np.ndarray]:
@@ -87,19 +100,21 @@ def compute_lines(
     arrays = {"t": result.line.t, "test_size": result.size, **result.line.metrics}
     arrays |= {f"ensemble/{name}": v for name, v in result.between.ensemble.items()}
     arrays |= {name: getattr(result.between, name) for name in BESIDE}
-    rows = record.describe_rows(run, options)
+    points = record.describe_line(result.line.t)
+    rows = f"{points}, {record.describe_rows(run, options)}"
     text = _describe(result, options, rows)
     if result.before is not None:
         drawn = {"units aligned": result.line, "as they are": result.before}
         arrays |= {BEFORE + name: v for name, v in result.before.metrics.items()}
         text += f"\nunits aligned: {_compare(result, result.before)}"
-    figure = draw_line(drawn, options.metric or "accuracy", (first, second))
+    shown = (options.metric,) if options.metric else TABLE
+    figure = draw_line(drawn, shown, (first, second))
     return record.Landscape(
         arrays=arrays,
         table=_make_table(result),
         figures={"": figure},
         text=text,
-        facts=f"From {first} to {second}: {rows}.",
+        facts=f"{' and '.join(shown).capitalize()} from {first} to {second}: {rows}.",
     )
 
 
@@ -133,10 +148,11 @@ def _describe(result: RunLine, options: LandscapeOptions, rows: str) -> str:
     # A client without examples has no loss, and does not count as diverged.
     loss = result.line.metrics["loss"][result.size > 0]
     equal = (result.between.distance == 0).sum()
+    alike = f", of which {equal} have two equal ends" if equal else ""
     finite = np.isfinite(loss).all(1).sum()
     lines = [
-        f"{result.about}: from {first} to {second} of {len(result.size)} clients "
-        f"({equal} with equal ends), {rows}; means over clients, of which {finite} of "
+        f"{result.about}: the lines of {len(result.size)} clients from {first} to "
+        f"{second}{alike}, {rows}; means over clients, of which {finite} of "
         f"{len(loss)} have a finite loss",
         _format_row("", HEADS),
     ]
@@ -145,7 +161,8 @@ def _describe(result: RunLine, options: LandscapeOptions, rows: str) -> str:
         f"{name.replace('_', ' ')} {_mean(getattr(result.between, name), result)}"
         for name in BESIDE
     ]
-    return "\n".join([*lines, f"{', '.join(facts)}; flat: within {tolerance:g}"])
+    flat = f"flat range: the share of the line within {tolerance:g} of its best point"
+    return "\n".join([*lines, f"{', '.join(facts)}; {flat}"])
 
 
 def _summarise(result: RunLine, name: str, tolerance: float) -> tuple[str, ...]:

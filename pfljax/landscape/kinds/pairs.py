@@ -34,9 +34,9 @@ def compute_pairs(
       ValueError: there are no two clients of one architecture.
     """
     chosen, parts = _choose_clients(run, options)
-    t = record.place_points(options, 0, 0.5, 1)
+    t = record.place_on_line(options)
     arrays, columns = _evaluate_parts(parts, options, t, store)
-    rows = record.describe_rows(run, options)
+    rows = f"{record.describe_line(t)}, {record.describe_rows(run, options)}"
     rows = rows.replace("each client's own", "both clients'")
     text = f"{_introduce(run, chosen, parts)}{rows}; {_average(columns)}"
     if options.align:

@@ -46,7 +46,7 @@ def place_points(options: LandscapeOptions, *always: float) -> np.ndarray:
     Raises:
       ValueError: there are fewer than 3 points, or the range does not ascend.
     """
-    low, high = options.range or (0, 1)
+    low, high = options.range or (-1, 1)
     points = options.points or 0
     if not points >= 3:
         raise ValueError(f"points is {points}; expected 3 or more")
@@ -55,6 +55,33 @@ def place_points(options: LandscapeOptions, *always: float) -> np.ndarray:
     # Rounded, so that no point lies beside one of these.
     even = np.linspace(low, high, points).round(6)
     return np.union1d(even, always).astype(np.float32)
+
+
+def place_on_line(options: LandscapeOptions) -> np.ndarray:
+    """The positions on a line, f32[T]: even ones from 0 to 1, and others beyond them.
+
+    What a range adds lies beyond, and so it changes no barrier.
+
+    Raises:
+      ValueError: as in `place_points`, or the range lacks an end of the line.
+    """
+    low, high = options.range or (0, 1)
+    if not low <= 0 < 1 <= high:
+        raise ValueError(
+            f"range is {low} to {high}; expected one with both ends of a line, 0 and 1"
+        )
+    even = place_points(options.replace(range=(low, high)))
+    within = place_points(options.replace(range=(0, 1)), 0.5)
+    return np.union1d(within, even[(even < 0) | (even > 1)])
+
+
+def describe_line(t: np.ndarray) -> str:
+    """The number of points on a line, in words."""
+    within = ((t >= 0) & (t <= 1)).sum()
+    words = f"{within} points from 0 to 1"
+    if within < len(t):
+        words += f" and {len(t) - within} beyond, from {t[0]:g} to {t[-1]:g}"
+    return words
 
 
 def choose_rows(run: Finished, rows: str | None) -> Callable[[Finished], Rows]:
@@ -87,12 +114,12 @@ def pool_rows(run: Finished, options: LandscapeOptions) -> Rows:
 
 
 def describe_rows(run: Finished, options: LandscapeOptions) -> str:
-    """The number of points, the examples and the running statistics, in words."""
+    """The examples and the running statistics, in words."""
     words = f"on {ROWS[options.rows or 'own']}"
-    if options.points is not None:
-        words = f"{options.points} points, {words}"
     running = statistics.has_any(shapes_of_model(run.task))
-    if running and options.statistics != "mix":
+    if running and options.statistics == "mix":
+        words += ", with running statistics mixed like parameters"
+    elif running:
         words += ", with running statistics computed anew on training examples"
     elif options.statistics == "repair":
         words += ", with hidden units repaired on training examples"

@@ -31,7 +31,7 @@ def compute_over_rounds(
     rounds = run.rounds()
     ids = _choose_clients(run, options)
     chosen = run.take(ids)
-    t = record.place_points(options, 0, 0.5, 1)
+    t = record.place_on_line(options)
 
     def evaluate(round_: int) -> dict[str, np.ndarray]:
         return _evaluate(chosen.at(round_), options, t)
@@ -45,7 +45,7 @@ def compute_over_rounds(
         if is_barrier:
             series[metric][which] = found[name]
     who = f"clients {', '.join(map(str, ids))}"
-    rows = record.describe_rows(run, options)
+    rows = f"{record.describe_line(t)}, {record.describe_rows(run, options)}"
     return record.Landscape(
         arrays={"round": np.asarray(rounds), "ids": ids, **found},
         table=make_frame({"round": rounds, **columns}),
@@ -102,7 +102,7 @@ def compute_training(
     last = jax.tree.map(lambda leaf: leaf[-1], models)
     rows = record.pool_rows(run, options)
     given = {"train": rows.train, "batch_size": run.batch_size}
-    t = record.place_points(options, 0, 0.5, 1)
+    t = record.place_on_line(options)
     lines = line(run.task, models, last, rows.data, t=t, **given)
     barriers = {name: barrier(lines, name) for name in record.METRICS}
 
@@ -127,13 +127,13 @@ def compute_training(
         {run.label: grid}, options.metric or "loss", {run.label: seen.positions}
     )
     series = {name: {"": values[:, None]} for name, values in barriers.items()}
+    about = f"{record.describe_line(t)}, {record.describe_rows(run, options)}"
     return record.Landscape(
         arrays=arrays,
         table=make_frame({"round": rounds, **columns}),
         figures={"": draw_rounds(rounds, series, " to the last"), "_plane": drawn},
-        text=f"{run.about}: {_sentence(rounds, barriers)}, with "
-        f"{record.describe_rows(run, options)}; {beside}",
-        facts=f"With {record.describe_rows(run, options)}; {beside}.",
+        text=f"{run.about}: {_sentence(rounds, barriers)}, with {about}; {beside}",
+        facts=f"With {about}; {beside}.",
     )
 
 

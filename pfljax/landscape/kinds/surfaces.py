@@ -37,6 +37,11 @@ def compute_plane(
     """
     rows = record.pool_rows(run, options)
     if options.through:
+        if options.range is not None:
+            raise ValueError(
+                "range is for the plane around the server's model, and one through "
+                "models reaches as far as they do; leave it out"
+            )
         frame = find_frame(run, options)
         names = " and ".join(frame.marks)
         axes = frames.cover(frame, options.points or 0)
@@ -167,7 +172,10 @@ def describe_plane(
     loss = grid.metrics["loss"]
     least = float(np.nanmin(loss)) if np.isfinite(loss).any() else np.nan
     below = float((loss <= least + RISE).mean())
-    rows = f"an axis of {record.describe_rows(run, options)}"
+    square = f"{len(grid.alpha)} x {len(grid.beta)} points"
+    if options.kind != "curve" and not options.through:
+        square += f" from {grid.alpha[0]:g} to {grid.alpha[-1]:g}"
+    rows = f"{square}, {record.describe_rows(run, options)}"
     alpha, beta = np.meshgrid(grid.alpha, grid.beta, indexing="ij")
     columns = {"alpha": alpha, "beta": beta, **grid.metrics}
     return record.Landscape(
@@ -176,7 +184,7 @@ def describe_plane(
         figures={"": draw_planes({run.label: grid}, metric, {run.label: way})},
         text=f"{run.about}: the plane {axes}, {rows}: least loss {least:.4f}, at most "
         f"{RISE} more on {100 * below:.0f} % of {loss.size} points",
-        facts=f"A{rows[1:]}.",
+        facts=f"The {metric} in the plane {axes}: {rows}.",
     )
 
 
@@ -199,7 +207,7 @@ def compute_curve(
     local = run.sim.setting.local._replace(epochs=EPOCHS, steps=None)
     key = jax.random.fold_in(jax.random.key(options.seed or 0), run.ids[0])
     points = train_curve(run.task, first, last, rows.train, local, key)
-    t = record.place_points(options, 0, 0.5, 1)
+    t = record.place_on_line(options)
     weights = curve_weights("bezier", 3, t)
     straight = np.stack([1 - t, 0 * t, t], 1)
     bend = jax.tree.map(itemgetter(1), points)
@@ -223,5 +231,6 @@ def compute_curve(
     return plane._replace(
         arrays=plane.arrays | along,
         figures={"": figure, "_plane": plane.figures[""]},
-        text=f"{plane.text}; barriers of the loss {', '.join(barriers)}",
+        text=f"{plane.text}; along the curve, {record.describe_line(t)}: barriers of "
+        f"the loss {', '.join(barriers)}",
     )

@@ -21,6 +21,7 @@ from pfljax.landscape.kinds import (
     record,
     surfaces,
 )
+from pfljax.report.frames import make_frame
 from pfljax.runs.landscape_options import LandscapeOptions
 
 CLIENTS = 6
@@ -182,14 +183,43 @@ def line_of(loss):
 
 def test_a_line_says_which_ends_it_has_and_how_many_clients_diverged(monkeypatch):
     found = line_of(np.tile(NAN[:, None], 3))
+    between = found.between._replace(distance=np.arange(CLIENTS))
+    found = found._replace(between=between)
     monkeypatch.setattr(lines, "measure", lambda *_: found)
     options = LandscapeOptions(points=3, tolerance=0.01)
     made = lines.compute_lines(SimpleNamespace(task=TASK), options, STORE)
-    assert (
-        "from w to v of 6 clients (0 with equal ends), 3 points, on each" in made.text
-    )
+    ends = "of 6 clients from w to v, of which 1 have two equal ends, 3 points from 0"
+    assert ends in made.text
     assert "of which 1 of 6 have a finite loss" in made.text
-    assert made.figures[""].axes[0].get_xlabel() == "t, from w (0) to v (1)"
+    assert made.figures[""].axes[1].get_xlabel() == "t, from w (0) to v (1)"
+
+
+def test_a_range_changes_no_barrier():
+    plain = record.place_on_line(LandscapeOptions(points=11))
+    wide = record.place_on_line(LandscapeOptions(points=11, range=(-0.5, 1.5)))
+    within = (wide >= 0) & (wide <= 1)
+    np.testing.assert_array_equal(wide[within], plain)
+    np.testing.assert_allclose(wide[~within], [-0.5, -0.3, -0.1, 1.1, 1.3, 1.5])
+    words = "11 points from 0 to 1 and 6 beyond, from -0.5 to 1.5"
+    assert record.describe_line(wide) == words
+    with pytest.raises(ValueError, match=r"range is 0\.2 to 1; expected one with both"):
+        record.place_on_line(LandscapeOptions(points=11, range=(0.2, 1)))
+
+
+def test_captions_tell_what_is_shown(tmp_path, monkeypatch):
+    captions, beside = [], tmp_path.parent / "b" / "s0"
+    monkeypatch.setattr(
+        command, "save_figure", lambda *_, caption: captions.append(caption)
+    )
+    monkeypatch.setattr(command, "write_run_report", lambda _: None)
+    drawn = {"": None}
+    made = record.Landscape({}, make_frame({"t": [0.0]}), drawn, "text", "The loss.")
+    for more in {}, {"range": (-0.5, 1.5)}, {"align": True}, {"other": beside}:
+        command._write(tmp_path, "line", LandscapeOptions(**more), made)
+    assert captions[0].endswith(" The loss.")
+    ends = "--range -0.5 1.5", "--align", "--other b s0"
+    for caption, end in zip(captions[1:], ends, strict=True):
+        assert caption.endswith(f" Options: {end}.")
 
 
 class EnoughError(Exception):
