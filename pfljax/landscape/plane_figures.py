@@ -1,5 +1,6 @@
 """Figures of planes: contours with the models that lie on them."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,9 @@ from pfljax.report.style import INK, Axes, Figure, new_figure
 LEVELS = 12  # about so many
 CEILING = 30  # times the least loss: losses above are not told apart
 STEPS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)  # of levels within a decade
-NEAR = 0.15  # of a panel: names that would lie so near to one another are left out
+POINTS = 170  # of a panel's width, about so many
+LETTER, LINE = 6.5, 13  # width and height of a letter, in points
+GAP = 5  # points between a model and its name
 
 
 def draw_planes(
@@ -108,37 +111,48 @@ def _mark(axes: Axes, plane: Plane) -> None:
     """Marks the models that lie on the plane, with names that do not overlap."""
     from matplotlib.patheffects import withStroke
 
-    size = max(np.ptp(plane.alpha), np.ptp(plane.beta))
-    named: list[tuple[Mark, int]] = []
     marks = {n: at for n, at in plane.marks.items() if np.isfinite(at).all()}
     for at in marks.values():
         axes.plot(*at, "o", markersize=4, markerfacecolor="white", color=INK)
-    # The last and the first have their names in any case: they are of most interest.
-    names = list(marks) if len(marks) > 1 else []
-    for name in [*names[-1:], *names[:-1]]:
-        at = marks[name]
-        near = {
-            side
-            for where, side in named
-            if np.abs(np.subtract(at, where)).max() < NEAR * size
-        }
-        side = next((side for side in (1, -1) if side not in near), 0)
-        if not side:
-            continue
-        named.append((at, side))
-        # To the inside: the next panel is near.
-        is_right = at[0] > np.mean(plane.alpha)
+    for name, (x, y) in _place_names(marks, plane).items():
         axes.annotate(
             name,
-            at,
-            (-5 if is_right else 5, 5 * side),
+            marks[name],
+            (GAP * x, GAP * y),
             textcoords="offset points",
-            ha="right" if is_right else "left",
-            va="bottom" if side > 0 else "top",
+            ha="left" if x > 0 else "right",
+            va="bottom" if y > 0 else "top",
             color="white",
             # White with a dark rim is legible on every colour of the map.
             path_effects=[withStroke(linewidth=2, foreground=INK)],
         )
+
+
+def _place_names(marks: Mapping[str, Mark], plane: Plane) -> dict[str, tuple[int, int]]:
+    """The corner of its model at which each name stands, (1, 1) for right and above.
+
+    A name that would lie nearer to another model, or over another name, is left out.
+    """
+    point = max(np.ptp(plane.alpha), np.ptp(plane.beta)) / POINTS
+    dots = np.array([*marks.values()])
+    boxes: list[tuple[np.ndarray, np.ndarray]] = []
+    found = {}
+    # The last and the first come first: they are of most interest.
+    names = list(marks) if len(marks) > 1 else []
+    for name in [*names[-1:], *names[:-1]]:
+        at = np.array(marks[name])
+        half = point * np.array([LETTER * len(name), LINE]) / 2
+        # To the inside: the next panel is near.
+        inside = -1 if at[0] > np.mean(plane.alpha) else 1
+        for side in itertools.product((inside, -inside), (1, -1)):
+            middle = at + side * (half + GAP * point)
+            nearest = dots[np.linalg.norm(dots - middle, axis=1).argmin()]
+            is_free = all((abs(middle - m) > half + h).any() for m, h in boxes)
+            if is_free and np.array_equal(nearest, at):
+                boxes.append((middle, half))
+                found[name] = side
+                break
+    return found
 
 
 def _name_axes(plane: Plane) -> tuple[str, str]:

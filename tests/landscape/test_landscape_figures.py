@@ -73,6 +73,26 @@ def test_a_way_joins_its_models_and_names_do_not_overlap():
     assert [text.get_text() for text in axes.texts] == ["8", "0"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_name_lies_nearest_to_its_own_model(seed):
+    places = np.random.default_rng(seed).uniform(-1.5, 1.5, (6, 2)).round(2)
+    marks = {f"client {k}": tuple(at) for k, at in enumerate(places)}
+    bowl = plane(AXIS**2 + AXIS[:, None] + 2, marks=marks)
+    figure = landscape.draw_planes({"a": bowl})
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    axes = figure.axes[0]
+    dots = axes.transData.transform(places)
+    texts = list(axes.texts)
+    boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts]
+    assert len(texts) >= 4
+    for text, box in zip(texts, boxes, strict=True):
+        assert sum(box.overlaps(other) for other in boxes) == 1, text
+        middle = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
+        nearest = np.linalg.norm(dots - middle, axis=1).argmin()
+        assert text.get_text() == f"client {nearest}"
+
+
 def test_names_of_models_are_read_on_bright_and_on_dark():
     marks = {"a": (0, 0), "b": (0.5, 1), "diverged": (np.nan, 1.0)}
     figure = landscape.draw_planes(

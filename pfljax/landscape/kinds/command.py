@@ -70,7 +70,7 @@ KINDS: dict[str, Kind] = {
         pairs.compute_pairs, {"points": 11, "rows": "own", "align": False, "seed": 0}
     ),
     "plane": Kind(surfaces.compute_plane, {**PLANE, "points": 21}),
-    "hessian": Kind(surfaces.compute_hessian, {**PLANE, "points": 11}),
+    "hessian": Kind(surfaces.compute_hessian, {**PLANE, "points": 21}),
     "curvature": Kind(
         curvatures.compute_curvature, {"rows": "train", "seed": 0, "layers": False}
     ),
