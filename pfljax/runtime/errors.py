@@ -1,6 +1,7 @@
 """Errors of a program in one line: exit code 2; for signals see `runtime.signals`."""
 
 import contextlib
+import logging
 import os
 import sys
 import traceback
@@ -18,6 +19,19 @@ NO_READER = 141  # the exit code of a program whose output nobody reads, 128 + S
 def shows_traceback() -> bool:
     """Whether the environment variable PFLJAX_TRACE asks for tracebacks."""
     return os.environ.get("PFLJAX_TRACE", "") not in ("", "0")
+
+
+@contextlib.contextmanager
+def without_tracebacks() -> Iterator[None]:
+    """JAX logs no traceback of an error in a callback; PFLJAX_TRACE shows them."""
+    logger = logging.getLogger("jax._src.callback")
+    before = logger.level
+    try:
+        if not shows_traceback():
+            logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @contextlib.contextmanager

@@ -65,10 +65,11 @@ def sweep(
     asked = points.make(experiment, over, path, federation, task)
     results.claim(path, experiment, _list_values(asked, over))
     work = Work(tuple(over), task, quiet, _choose_lanes(lanes))
-    _run_all(asked, work)
-    # What another process has left since may be taken up now.
-    busy, work.busy = work.busy, []
-    _run_all(busy, work)
+    with errors.without_tracebacks():
+        _run_all(asked, work)
+        # What another process has left since may be taken up now.
+        busy, work.busy = work.busy, []
+        _run_all(busy, work)
     _report_left(work)
     finished = [point for point in asked if point.experiment.folder in work.done]
     return Sweep(

@@ -1,6 +1,7 @@
 """A sweep: runs that equal `run`, few programs, failures, and several processes."""
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -156,6 +157,8 @@ def broken(monkeypatch, wrong):
 
     def fail(experiment, *args, **options):
         if experiment.seed in wrong:
+            # As JAX does of an error in a callback.
+            logging.getLogger("jax._src.callback").error("Traceback ...")
             raise TypeError("a kernel\nof mine")
         return run(experiment, *args, **options)
 
@@ -164,7 +167,9 @@ def broken(monkeypatch, wrong):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_run_that_fails_is_named_and_tried_again(tmp_path, monkeypatch, capsys):
+def test_a_run_that_fails_is_named_and_tried_again(
+    tmp_path, monkeypatch, capsys, caplog
+):
     over = {"lam": [0.5], "seed": [0, 1]}
     failing = f"{tmp_path}/lam=0.5/s0"
     with monkeypatch.context() as patch:
@@ -178,6 +183,7 @@ def test_a_run_that_fails_is_named_and_tried_again(tmp_path, monkeypatch, capsys
         code, out, errors = tiny.main("sweep", *options, *swept)
         assert code == 1, errors
         assert "lam=0.5" in out
+        assert not caplog.records
     found = sweep(DITTO, over, out=tmp_path)
     assert not found.failed
     assert len(found.results) == 2
