@@ -18,10 +18,13 @@ from pfljax.core import annotations, components
 from pfljax.runs.config import to_json
 from pfljax.runs.settings import FIELDS, HELP, Experiment
 
+NUMBER = r"[-+]?[\d.]*\d\.?(?:[eE][-+]?\d+)?"
 RANGE = re.compile(
-    r"(?P<scale>log|lin)(?P<kind>[:~])(?P<low>[^.]*\.?[^.]*)\.\.(?P<high>[^:]+)"
+    rf"(log|lin)(?P<kind>[:~])(?P<low>{NUMBER})\.\.(?P<high>{NUMBER})"
     r":(?P<count>\d+)(?:@(?P<seed>\d+))?"
 )
+SCALES = ("log:", "log~", "lin:", "lin~")
+NONE = (0, 0, 0)
 # The settings that `run --help` lists.
 COMMON = (
     *("algorithm", "model", "dataset", "partition", "clients", "test", "validation"),
@@ -111,18 +114,21 @@ def _read_values(text: str) -> list[Any]:
     left out. They have four digits.
 
     Raises:
-      ValueError: the range is empty, or logarithmic and not above 0.
+      ValueError: the range is empty, or logarithmic and not above 0, or no range.
     """
-    found = RANGE.fullmatch(text)
-    if found is None:
+    if not text.startswith(SCALES):
         return [components.literal(text)]
-    is_log = found["scale"] == "log"
-    low, high, count = float(found["low"]), float(found["high"]), int(found["count"])
-    if not low < high or count < 2 or (is_log and low <= 0):
+    found = RANGE.fullmatch(text)
+    low, high, count = map(
+        float, found.group("low", "high", "count") if found else NONE
+    )
+    is_log = text.startswith("log")
+    if found is None or not low < high or count < 2 or (is_log and low <= 0):
         raise ValueError(
-            f"--over has {text!r}; expected two values or more of a range, LOW < HIGH, "
-            "above 0 if it is logarithmic, such as log:0.001..0.1:9"
+            f"--over has {text!r}; expected LOW..HIGH:COUNT, with LOW < HIGH, LOW > 0 "
+            "if it is logarithmic, and COUNT from 2 on, such as log:0.001..0.1:9"
         )
+    count = int(count)
     if found["kind"] == ":":
         shares = [i / (count - 1) for i in range(count)]
     else:
@@ -132,7 +138,9 @@ def _read_values(text: str) -> list[Any]:
         values = [low * (high / low) ** share for share in shares]
     else:
         values = [low + (high - low) * share for share in shares]
-    return [float(f"{value:.4g}") for value in values]
+    rounded = [float(f"{value:.4g}") for value in values]
+    # Some settings are whole numbers, and others take them.
+    return [int(value) if value.is_integer() else value for value in rounded]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,9 +44,7 @@ def comparison_notices(
         notices.append(f"The runs have different numbers of rounds: {texts}.")
     if unfinished:
         texts = ", ".join(map(str, unfinished))
-        notices.append(
-            f"These runs failed or are not finished, and are left out: {texts}."
-        )
+        notices.append(f"These runs failed or are unfinished, and left out: {texts}.")
     return notices
 
 

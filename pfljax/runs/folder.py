@@ -133,9 +133,11 @@ def read_config(folder: Path) -> Experiment:
     path = folder / "config.json"
     if not path.exists():
         reason = "it has no config.json" if folder.exists() else "it does not exist"
-        raise FolderError(
-            f"{folder} is not a run folder: {reason}; give the folder of `pfljax run`"
-        )
+        what = "give the folder of `pfljax run`"
+        # Of a sweep or a comparison.
+        if runs := sorted(folder.glob("*/s*/config.json")):
+            what = f"it has {len(runs)} runs; name one, such as {runs[0].parent}"
+        raise FolderError(f"{folder} is not a run folder: {reason}; {what}")
     try:
         experiment = config.from_dict(read_json(path))
         checks.check_values(experiment)

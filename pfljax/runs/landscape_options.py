@@ -13,18 +13,20 @@ class LandscapeOptions:
 
     Attributes:
       kind: line, curve, pairs, plane, hessian, curvature, training or over-rounds.
-      metric: The metric of the figures, such as loss or accuracy.
-      points: The number of points along an axis, 3 or more.
-      range: Where an axis begins and ends. The ends of a line are 0 and 1.
+      metric: The metric of the figures; by default accuracy and loss on lines, and the
+        loss elsewhere.
+      points: The number of points along an axis, or on a line from 0 to 1; 3 or more.
+      range: Where an axis begins and ends. A line goes from one model at 0 to the other
+        at 1, and its range may reach beyond.
       rows: The "own" test examples of each client, "all" test examples, or "train".
       seed: The seed of random directions, of samples, and of the training of curves.
-      tolerance: The range of a metric on a line that counts as flat.
+      tolerance: How far below its best a metric on a line still counts as flat.
       endpoints: From one model that the method mixes to the other, as it reports them.
       other: A second run: from each personal model here to the same client's there.
       through: Two or three models of a plane, or clients: server client:3 client:7.
       align: First permute hidden units so that they match, and say what it changes.
-      statistics: On a line, "recompute" running statistics, "repair" the means and
-        deviations of hidden units, or "mix" running statistics like parameters.
+      statistics: Of models between two others on a line. "recompute" (the default) or
+        "mix" running statistics, or "repair" hidden units of a model without them.
       layers: Also show the curvature of each layer.
     """
 

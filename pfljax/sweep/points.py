@@ -86,9 +86,10 @@ def set_values(experiment: Experiment, values: Mapping[str, Any]) -> Experiment:
     # Settings come first: the method itself may be swept.
     experiment = experiment.replace(**settings)
     method = algorithms.method(experiment.algorithm.name)
+    short = experiment.algorithm.short_name
     known = dict.fromkeys([*factories.defaults(method), *fields], True)
     for name in values:
-        requirements.find("name to sweep", known, name)
+        requirements.find(f"setting or option of {short}", known, name)
     return experiment.replace(algorithm=experiment.algorithm.with_options(options))
 
 

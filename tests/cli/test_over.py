@@ -25,9 +25,22 @@ def test_random_values_are_those_of_their_seed():
     assert np.mean(linear) == pytest.approx(0, abs=0.15)
 
 
-@pytest.mark.parametrize("text", ["log:0..1:9", "lin:1..0:9", "log:0.1..1:1"])
-def test_an_empty_range_is_refused(text):
-    with pytest.raises(ValueError, match="expected two values or more of a range"):
+def test_whole_values_of_a_range_are_whole_numbers():
+    values = parse_over([["rounds", "log:1..9:3"]])["rounds"]
+    assert [(value, type(value)) for value in values] == [(1, int), (3, int), (9, int)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("log:0..1:9", "lin:1..0:9", "log:0.1..1:1"),
+        *("log:1e-3..1e-1", "lin~0..1", "log:a..b:3"),
+    ],
+)
+def test_what_is_no_range_is_refused(text):
+    with pytest.raises(
+        ValueError, match=r"expected LOW\.\.HIGH:COUNT, with LOW < HIGH"
+    ):
         parse_over([["lr", text]])
 
 

@@ -46,6 +46,15 @@ def test_a_run_is_finished_with_its_report(tmp_path):
     assert folder.is_finished(tmp_path)
 
 
+def test_a_folder_of_runs_names_one_of_them(tmp_path):
+    begun(tmp_path / "lam=1" / "s0")
+    begun(tmp_path / "lam=1" / "s1")
+    with pytest.raises(
+        FolderError, match="it has 2 runs; name one, such as .*lam=1/s0"
+    ):
+        folder.read_config(tmp_path)
+
+
 def test_one_process_at_a_time(tmp_path):
     with (
         folder.lock(tmp_path),

@@ -229,8 +229,8 @@ def test_a_folder_holds_one_sweep(tmp_path):
 @pytest.mark.parametrize(
     ("over", "message"),
     [
-        ({"nothing": [1.0]}, "unknown name to sweep 'nothing'; known: aggregation"),
-        ({"out": ["a"]}, "unknown name to sweep 'out'"),
+        ({"nothing": [1.0]}, "unknown setting or option of superfed 'nothing'; known"),
+        ({"out": ["a"]}, "unknown setting or option of superfed 'out'"),
         ({"start": [0.5, 1.5]}, "start is 1.5"),
         ({"mixing": ["channel"]}, "mixing is 'channel'; expected"),
         ({"epochs": [1, 0]}, "epochs is 0; expected a finite number > 0"),
@@ -258,7 +258,7 @@ def test_a_folder_holds_one_sweep(tmp_path):
         ),
         (
             {"channel": [None, ""]},
-            "are the same run, or have one label",
+            "are the same run; give one of them",
         ),
     ],
 )
