@@ -86,8 +86,8 @@ def sweep(
         tuple[str, ...],
         arg(
             metavar="NAME ...",
-            help="Settings or options of the method. The sweep has the full method, and "
-            "the method with each of these in turn at its default.",
+            help="Settings or options of the method. The sweep has the full method, "
+            "and the method with each of these in turn at its default.",
         ),
     ] = (),
     columns: Columns = None,

@@ -153,9 +153,9 @@ class Finished:
         if model is None:
             raise ValueError(
                 f"{self.path} is a run of {self.method!r}, whose server has no model; "
-                "choose a run of a method that has one, or what needs none: the kinds "
-                "pairs and curvature, a line to another run (other), or a plane or curve "
-                "through client:0 client:1"
+                "choose a run of a method that has one, or what needs none: pairs, "
+                "curvature, a line to another run (other), or a plane or curve through "
+                "client:0 client:1"
             )
         return model(self.state.server)
 

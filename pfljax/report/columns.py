@@ -16,6 +16,7 @@ from pfljax.report.tables import Table
 from pfljax.report.tidy import main_means
 from pfljax.runs.names import value_text
 from pfljax.runs.settings import FIELDS, Experiment
+from pfljax.runtime.words import count_noun
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -62,7 +63,7 @@ def columns_table(
     }
     header = ["Method", *cells]
     title = f"Test {lead.title} by {name}"
-    note = f"{lead.fill(NOTES['Columns'])} n = {most} seeds."
+    note = f"{lead.fill(NOTES['Columns'])} n = {count_noun(most, 'seed')}."
     return Table(title, header, rows, frozenset(best), note)
 
 
@@ -94,6 +95,11 @@ def _compare_columns(
     groups: Sequence[Group], frame: Frame, lead: Lead, name: str
 ) -> Cells:
     """The cells of the table; methods are compared within each column."""
+    if name == "seed":
+        raise ValueError(
+            "--columns is 'seed', over which the table takes means; choose another "
+            "setting in which the runs differ"
+        )
     means = main_means(frame)
     columns: dict[str, list[pairs.Scores]] = {}
     for group in groups:

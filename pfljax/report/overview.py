@@ -96,7 +96,7 @@ def overview_table(methods: Frame, lead: Lead, most: int | None = None) -> Table
     if methods.is_alike.any():
         keys.append("is_alike")
     notes = [lead.fill(COLUMN_NOTES[key]) for key in keys if key in COLUMN_NOTES]
-    notes.append(f"n = {shown.seeds.max()} seeds.")
+    notes.append(f"n = {count_noun(int(shown.seeds.max()), 'seed')}.")
     if shown.diverged.any():
         notes.append(f"Diverged: {list_names(shown.index[shown.diverged])}.")
     header = ["Method", "", *(column.title for column in columns)]
@@ -166,15 +166,11 @@ def _describe_undecided(undecided: Frame) -> str:
     seeds = count_noun(int(undecided.seeds.max()), "seed")
     # `seeds_needed` counts from five on; fewer may do, by the moderated t.
     words = {"nan": "over 100", "5": "at most 5"}
-    needed = undecided.needed.astype(float)
-    counts = needed.map("{:.0f}".format).replace(words).tolist()
-    if len(set(counts)) == 1:
-        counts = counts[:1]
-    if len(counts) > MOST_NAMES:
-        counts = [f"at least {needed.min():.0f}"]
+    most = f"{undecided.needed.astype(float).max(skipna=False):.0f}"
+    what = "it" if len(undecided) == 1 else "all of them"
     return (
         f"With {seeds} it is undecided against {list_names(undecided.against)}: "
-        f"{list_names(counts)} seeds would decide it."
+        f"{words.get(most, most)} seeds would decide {what}."
     )
 
 

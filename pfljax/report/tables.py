@@ -4,7 +4,7 @@ The standard deviation over clients is the population's, that over seeds the sam
 """
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pfljax.evaluation.fairness import DECILES
@@ -243,24 +243,24 @@ def make_table(
 ) -> Table:
     """A row for each method and model, with means over seeds.
 
-    Columns without a number are left out, and equal rows of a method are one.
+    Columns without a number are left out, and equal rows of a method are one. A method
+    of which a run has diverged has no numbers.
     """
     columns = keep_known(values, columns)
     models: dict[tuple[str, ...], list[str]] = {}  # by the texts of their row
-    lost = set()  # methods of which a run has diverged
     for (method, model), seeds in values.groupby(level=[0, 1], sort=False):
         cells = [_average(seeds[column.key], column) for column in columns]
+        if "diverged" in seeds and seeds.diverged.eq(True).any():
+            cells = [EMPTY] * len(columns)
         rounds = sorted({f"{r:g}" for r in seeds["round"]}, key=float)
         texts = (str(method), *cells, str(len(seeds)), ", ".join(rounds))
         models.setdefault(texts, []).append(str(model))
-        if "diverged" in seeds and seeds.diverged.eq(True).any():
-            lost.add(str(method))
     rows = [[texts[0], " = ".join(models[texts]), *texts[1:]] for texts in models]
     header = ["Method", "Model", *(c.title for c in columns), "Seeds", "Round"]
     best = {
         (i, j)
         for j, column in enumerate(columns, start=2)
-        for i in _find_best(rows, j, column, lost)
+        for i in _find_best(rows, j, column)
     }
     return Table(title, header, rows, frozenset(best if ranked else ()), note)
 
@@ -290,16 +290,16 @@ def _average(values: Any, column: Column) -> str:
 
 
 def _find_best(
-    rows: Sequence[Sequence[str]], place: int, column: Column, lost: Container[str]
+    rows: Sequence[Sequence[str]], place: int, column: Column
 ) -> Sequence[int]:
     """The rows of the best number as shown; none if there are not two different ones.
 
-    Neither an oracle, which is chosen on test examples, nor a `lost` method is ranked.
+    An oracle, which is chosen on test examples, is not ranked.
     """
     numbers = {}
     for i, row in enumerate(rows):
         is_number = row[place] != EMPTY and not row[place].startswith("not reached")
-        if is_number and not row[1].startswith(ORACLE) and row[0] not in lost:
+        if is_number and not row[1].startswith(ORACLE):
             numbers[i] = column.better * float(row[place].partition(" ")[0])
     if len(set(numbers.values())) < 2:
         return []

@@ -85,6 +85,8 @@ def test_marks_say_what_cannot_be_told_from_the_best():
 
 
 def test_what_is_no_axis_of_the_runs_is_refused(swept):
+    with pytest.raises(ValueError, match="over which the table takes means"):
+        columns.columns_table(*swept, "seed")
     with pytest.raises(ValueError, match="all runs have rounds="):
         columns.columns_table(*swept, "rounds")
     with pytest.raises(ValueError, match="unknown setting or option 'alhpa'"):
@@ -131,7 +133,9 @@ def test_a_method_that_diverged_is_last_and_never_the_best(swept):
     table = tables.make_table(
         "", tables.values_by_seed(lost), tables.list_columns(LEAD)
     )
-    assert name not in {table.rows[i][0] for i, _ in table.best}
+    (row,) = (row for row in table.rows if row[0] == name)
+    assert set(row[2:-2]) == {tables.EMPTY}
+    assert len({row[2] for row in table.rows}) > 1
 
 
 def test_each_part_is_compared_with_the_full_method(swept):

@@ -50,7 +50,9 @@ def test_what_is_decided_and_what_is_not():
 def test_many_open_comparisons_are_one_sentence():
     text = answer(*(comparison(f"m{n}", 0.5, n) for n in range(8, 14)))
     assert "m8, m9, m10 and 3 others" in text
-    assert "at least 8 seeds would" in text
+    assert "others: 13 seeds would decide all of them." in text
+    text = answer(comparison("a", 0.5, 5.0), comparison("b", 0.5, float("nan")))
+    assert "against a and b: over 100 seeds would decide all of them." in text
 
 
 def test_one_seed_and_equal_clients_are_said():
