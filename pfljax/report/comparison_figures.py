@@ -61,7 +61,8 @@ def differences(with_best: Frame, lead: Lead) -> Figure | None:
     axes.set_yticks(range(len(rows)), labels, parse_math=False)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     unit = "points of " if lead.is_share else ""
-    axes.set_xlabel(f"{unit}{lead.title}, less {wrap(rows.method.iloc[0])}")
+    what = f"{unit}{lead.title}, less {wrap(rows.method.iloc[0])}"
+    axes.set_xlabel(f"{what} (hollow: not significant)")
     axes.grid(axis="x", **GRID)
     axes.set_axisbelow(True)
     return figure

@@ -6,6 +6,7 @@ state. matplotlib is imported inside functions, for that takes a second.
 
 import io
 import itertools
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ else:
 
 Style = dict[str, Any]  # keywords of a line, such as its color
 
+WIDEST = 26  # characters of a line of a label
+LONG = re.compile(r"[^:,]+[:,]?|[:,]")  # the parts of a long word
 # Okabe and Ito's palette, safe for colour-blind readers; its yellow is left out.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#332288")
 GREY = "#767676"
@@ -129,8 +132,15 @@ def name_ticks(axis: Axis, names: Sequence[str], **look: Any) -> None:
 
 
 def wrap(label: str) -> str:
-    """A label broken into lines of 26 characters at most."""
-    return textwrap.fill(" ".join(label.split()), 26)
+    """A label in lines of about 26 characters; a longer word breaks behind : or ,."""
+    words = [
+        part
+        for word in label.split()
+        for part in (re.findall(LONG, word) if len(word) > WIDEST else [word])
+    ]
+    return textwrap.fill(
+        " ".join(words), WIDEST, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def save_figure(

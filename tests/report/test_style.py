@@ -13,3 +13,11 @@ def test_a_long_legend_fits():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # matplotlib warns of axes without a size
         style.draw(figure, "svg")
+
+
+def test_a_label_breaks_between_words_or_behind_a_comma_or_colon():
+    assert style.wrap("ditto:lam=0.1 partition=shards:per_client=2 lr=1e-20") == (
+        "ditto:lam=0.1\npartition=shards:\nper_client=2 lr=1e-20"
+    )
+    long = 40 * "x"
+    assert style.wrap(long) == long
