@@ -136,12 +136,7 @@ class Finished:
     @property
     def about(self) -> str:
         """The method and the round."""
-        return f"{self.method}, round {self.round}"
-
-    @property
-    def round(self) -> int:
-        """The last round of the run."""
-        return int(self.state.round)
+        return f"{self.method}, round {int(self.state.round)}"
 
     def server(self) -> Params:
         """The server's one model.

@@ -422,7 +422,10 @@ MISTAKES = [
     (["compare", "dito"], "unknown algorithm 'dito'; did you mean 'ditto'?"),
     (["compare", "a", "--no-local", "b"], "b; methods come first: pfljax compare A B"),
     (["compare", "ditto:mu=1"], "unknown parameter 'mu'; known: lam, personal"),
-    (["sweep", "--over", "mu", "1"], "unknown name to sweep 'mu'; known: "),
+    (
+        ["sweep", "--over", "mu", "1"],
+        "unknown setting or option of fedavg 'mu'; known: ",
+    ),
     # options
     (["run", "--bogus"], "Unrecognized options: --bogus; see `pfljax run --help`"),
     (["run", "--cohrot", "3"], "--cohrot, 3 (did you mean --cohort?); see"),

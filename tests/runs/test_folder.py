@@ -50,7 +50,7 @@ def test_a_folder_of_runs_names_one_of_them(tmp_path):
     begun(tmp_path / "lam=1" / "s0")
     begun(tmp_path / "lam=1" / "s1")
     with pytest.raises(
-        FolderError, match="it has 2 runs; name one, such as .*lam=1/s0"
+        FolderError, match=r"it has 2 runs; name one, such as .*lam=1/s0"
     ):
         folder.read_config(tmp_path)
 

@@ -61,8 +61,8 @@ def _join_runs(run: Finished, other: Finished) -> Ends:
         (twin,) = other.take(part.ids).architectures()
         return part.models(), twin.models()
 
-    ends = [f"{each.method}'s model at round {each.round}" for each in (run, other)]
-    return find, (ends[0], f"{ends[1]} in {other.path.name}")
+    here, there = (each.about.replace(", ", "'s model at ") for each in (run, other))
+    return find, (here, f"{there} in {other.path.name}")
 
 
 def _open_other(run: Finished, path: Path) -> Finished:

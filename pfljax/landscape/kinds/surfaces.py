@@ -226,11 +226,10 @@ def compute_curve(
     barriers = []
     for name, found in lines.items():
         along |= {f"{name}/{metric}": v for metric, v in found.metrics.items()}
-        barriers.append(f"{barrier(found):.4f} on the {name}")
+        barriers.append(f"loss barrier {barrier(found):.4f} on the {name}")
     figure = draw_line(lines, options.metric or "loss", (start, end))
     return plane._replace(
         arrays=plane.arrays | along,
         figures={"": figure, "_plane": plane.figures[""]},
-        text=f"{plane.text}; along the curve, {record.describe_line(t)}: barriers of "
-        f"the loss {', '.join(barriers)}",
+        text=f"{plane.text}; {record.describe_line(t)}: {', '.join(barriers)}",
     )
