@@ -19,7 +19,7 @@ from pfljax import models as zoo
 from pfljax.channel import count_traffic
 from pfljax.core import communication, tree
 from pfljax.core.types import Algorithm, Task
-from pfljax.simulate import components, methods
+from pfljax.simulate import components, methods, training
 from pfljax.simulate.shape import Shape
 
 BYTES = 4  # of a float
@@ -50,7 +50,7 @@ def groups_of(label: str, num_classes: int = 100, pixels: int = 32) -> list[Grou
     experiment = experiment_of(problem, label, small=False).replace(devices=1)
     shape = shape_of(problem, num_classes, pixels)
     tasks = components.make_tasks(experiment, shape)
-    local = components.make_local(experiment)
+    local = training.make_local(experiment)
     name = experiment.algorithm.name
     options = experiment.algorithm.options
     # Not by `make_setting`, which compares all architectures first.

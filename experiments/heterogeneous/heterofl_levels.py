@@ -36,7 +36,7 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model, trace_exchanges
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.devices import use_compile_cache
-from pfljax.simulate import components, methods
+from pfljax.simulate import components, methods, training
 from pfljax.simulate.shape import Shape
 
 HERE = Path(__file__).parent
@@ -168,7 +168,7 @@ def bytes_of_levels(small: bool) -> list[Bytes]:
         num_classes=10,
         scale=255.0,
     )
-    local = components.make_local(experiment)
+    local = training.make_local(experiment)
     rows = []
     for level, task in zip(
         LEVELS, components.make_tasks(experiment, shape), strict=True

@@ -131,6 +131,13 @@ def check_of_optax(choice: Component, kind: str = "optimizer") -> None:
         ) from None
 
 
+def clip(
+    optimizer: Callable[[Any], optax.GradientTransformation], norm: Any
+) -> Callable[[Any], optax.GradientTransformation]:
+    """The optimizer, a function of the rate, of gradients with at most this norm."""
+    return lambda rate: optax.chain(optax.clip_by_global_norm(norm), optimizer(rate))
+
+
 def beside(
     local: Local,
     labels: Any,

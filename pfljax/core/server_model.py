@@ -38,8 +38,8 @@ def map_argument(
     if function is None:
         return None
 
-    def call(*arguments: Any) -> Any:
+    def call(*arguments: Any, **more: Any) -> Any:
         before, after = arguments[:position], arguments[position + 1 :]
-        return function(*before, change(arguments[position]), *after)
+        return function(*before, change(arguments[position]), *after, **more)
 
     return call

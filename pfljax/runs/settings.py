@@ -37,6 +37,15 @@ def setting(default: Any, converter: Callable[[Any], Any]) -> Any:
     return dataclasses.field(default=default, metadata={"converter": converter})
 
 
+def _split_words(value: Any) -> Any:
+    """The words of a text, or of a sequence of texts; any other value as it is."""
+    try:
+        text = value if isinstance(value, str) else " ".join(value)
+    except TypeError:
+        return value
+    return tuple(text.replace(",", " ").split())
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
 def _record(cls: type[Record]) -> type[Record]:
     """A frozen dataclass whose converters type checkers know."""
@@ -65,6 +74,8 @@ class Experiment:
         of `pfljax export`. None draws the first model.
       loss: The loss of an example, such as "cross_entropy:smoothing=0.1" or "huber".
         "auto" is the usual one of the task.
+      freeze: The leaves of the model that keep their first values, by pattern, such as
+        "body/*" or "head/bias".
 
     Data:
       dataset: The data set, or files: csv, parquet, npz, images, huggingface, hdf5,
@@ -105,6 +116,8 @@ class Experiment:
         schedules`.
       momentum: The momentum of "sgd", in torch's convention. It restarts in each round.
       weight_decay: The weight decay of "sgd", which is added to the gradient.
+      max_grad_norm: The largest norm of the gradient of a local step; longer gradients
+        are scaled down before the optimizer. None clips none.
       optimizer: "sgd", or an optax optimizer, such as "adam:b1=0.9". See `pfljax list
         optimizers`.
 
@@ -172,6 +185,7 @@ class Experiment:
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     initial: Text | None = None
     loss: Component = setting(default="auto", converter=convert)
+    freeze: tuple[str, ...] = setting(default=(), converter=_split_words)
 
     dataset: Component = setting(default="digits", converter=convert)
     task: Literal[
@@ -197,6 +211,7 @@ class Experiment:
     schedule: Component = setting(default="constant", converter=convert)
     momentum: BelowOne = 0.0
     weight_decay: NotNegative = 0.0
+    max_grad_norm: Positive | None = None
     optimizer: Component = setting(default="sgd", converter=convert)
 
     rounds: AtLeastOne = 100

@@ -1,17 +1,16 @@
-"""Makes the parts of a run from its settings: task, local training, setting."""
+"""Makes the parts of a run from its settings: task and setting."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax import algorithms, models
-from pfljax.core import factories, optimizers, schedules
+from pfljax.core import factories
 from pfljax.core.components import Component, is_own
 from pfljax.core.kinds import Scoring
-from pfljax.core.types import Algorithm, Local, Task
+from pfljax.core.types import Algorithm, Task
 from pfljax.engine import Setting, mesh
 from pfljax.runs import components
 from pfljax.runs.settings import Experiment
@@ -23,13 +22,13 @@ from pfljax.simulate import (
     methods,
     participants,
     server_optimizers,
+    training,
 )
 from pfljax.simulate.shape import Shape
 
 # Clients under one vmap, by platform; None is the whole cohort. On CPUs a loop was
 # fastest for every model (experiments/speed/REPORT.md); docs/speed.md has the reasons.
 WIDTHS = {"cpu": 1}
-MOST_STEPS = 1000  # of a local training, by which a schedule is checked
 
 
 def make_task(experiment: Experiment, shape: Shape) -> Task:
@@ -152,7 +151,7 @@ def resolve_width(experiment: Experiment) -> int | None:
 
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """The setting of a run; its numbers may be traced, as in a sweep."""
-    local = make_local(experiment)
+    local = training.make_local(experiment)
     name = experiment.algorithm.name
     factory = algorithms.method(name)
     options = experiment.algorithm.options
@@ -163,16 +162,19 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     through = channels.make_channel(experiment, shape.num_clients)
 
     def make(task: Task) -> Algorithm:
-        algorithm = methods.build(name, task, local, options)
+        changed = training.change_task(experiment, task)
+        algorithm = methods.build(name, changed, local, options)
         algorithm = server_optimizers.with_optimizer(
             experiment, algorithm, task, shape.num_clients
         )
+        algorithm = training.change_method(experiment, algorithm)
         return channels.with_memory(through, algorithm, task, shape)
 
-    groups = None
+    tasks = [task]
     if experiment.models:
-        _, *others = make_tasks(experiment, shape)
-        groups = architectures.make_groups(experiment, [task, *others], make, shape)
+        tasks += make_tasks(experiment, shape)[1:]
+    training.check(experiment, tasks)
+    groups = architectures.make_groups(experiment, tasks, make, shape)
     algorithm = make(task) if groups is None else groups.algorithms[0]
     known = dict(shape.for_selection)
     drawn = participants.make_selection(experiment, shape.num_clients, known, task)
@@ -202,77 +204,3 @@ def make_mesh(experiment: Experiment) -> mesh.Grid | None:
     if count is None or count == 1:
         return None
     return mesh.make(count, experiment.pin_clients)
-
-
-def make_local(experiment: Experiment) -> Local:
-    """The local training of the experiment; its rate may change by round."""
-    schedule = schedules.make(experiment.schedule)
-    _check_schedule(experiment, schedule)
-    by_step = None
-    if schedule is not None and schedule.by == "step":
-        by_step = schedule.factor
-        schedule = None
-    return Local(
-        learning_rate=_learning_rate(experiment, schedule),
-        batch_size=experiment.batch_size,
-        epochs=experiment.epochs,
-        steps=experiment.steps,
-        optimizer=make_optimizer(experiment),
-        by_step=by_step,
-    )
-
-
-def _check_schedule(
-    experiment: Experiment, schedule: schedules.Schedule | None
-) -> None:
-    """Refuses a schedule whose rates are 0 from the first to the last."""
-    if schedule is None:
-        return
-    count, unit = experiment.rounds, "round"
-    if schedule.by == "step":
-        count, unit = MOST_STEPS, "local step"
-    # In a sweep, which traces a run, the schedule is known as well.
-    with jax.ensure_compile_time_eval():
-        trains = bool(jax.vmap(schedule.factor)(jnp.arange(count)).any())
-    if not trains:
-        raise ValueError(
-            f"schedule is {str(experiment.schedule)!r}, which is 0 in the first "
-            f"{count} {unit}s, so that nothing would be trained; expected rates above 0"
-        )
-
-
-def _learning_rate(training: Experiment, schedule: schedules.Schedule | None) -> Any:
-    """The rate, or a function of the round."""
-    rate = training.lr
-    decay = training.lr_decay
-
-    def decay_rate(round_: Any) -> Any:
-        return rate * decay ** (round_ + 1)
-
-    decayed = None if _is(decay, 1) else decay_rate
-    if schedule is None:
-        return decayed or rate
-    factor = schedule.factor
-
-    def schedule_rate(round_: Any) -> Any:
-        return factor(round_) * (decayed(round_) if decayed else rate)
-
-    return schedule_rate
-
-
-def _is(value: Any, number: float) -> bool:
-    """Whether it equals the number for certain; a traced value may be any."""
-    return not isinstance(value, jax.Array) and value == number
-
-
-def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
-    """The optimizer as a function of the learning rate."""
-    if experiment.optimizer.name != "sgd":
-        return optimizers.from_optax(experiment.optimizer)
-    # Parts that are off would cost state and time. A part with a traced number stays,
-    # even if it is 0 in some points of a sweep.
-    momentum = None if _is(experiment.momentum, 0) else experiment.momentum
-    weight_decay = experiment.weight_decay
-    if _is(weight_decay, 0):
-        weight_decay = None
-    return optimizers.sgd(momentum, weight_decay)

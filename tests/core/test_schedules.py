@@ -12,7 +12,7 @@ from pfljax.core.components import parse
 from pfljax.core.optimizers import learning_rate
 from pfljax.core.training import fit
 from pfljax.core.types import ClientData, Examples, Turn
-from pfljax.simulate import components
+from pfljax.simulate import training
 
 R = np.arange(8)
 COSINE = (1 + np.cos(np.pi * np.minimum(R, 4) / 4)) / 2
@@ -50,7 +50,7 @@ WRONG = {
 
 @pytest.mark.parametrize("text", FACTORS)
 def test_factors_are_those_of_the_formula(text):
-    made = components.make_local(Experiment(lr=0.5, lr_decay=0.9, schedule=text))
+    made = training.make_local(Experiment(lr=0.5, lr_decay=0.9, schedule=text))
     by_round = jax.jit(lambda r: learning_rate(made, r))
     rates = [float(by_round(jnp.int32(r))) for r in R]
     expected = 0.5 * 0.9 ** (R + 1) * FACTORS[text]
@@ -66,14 +66,14 @@ def test_what_is_wrong_is_refused(text):
 def test_every_known_schedule_is_of_optax_and_constant_is_none():
     for function in schedules.list_schedules().values():
         assert getattr(optax.schedules, function.__name__) is function
-    made = components.make_local(Experiment(lr=0.5, schedule="constant"))
+    made = training.make_local(Experiment(lr=0.5, schedule="constant"))
     assert (made.learning_rate, made.by_step) == (0.5, None)
 
 
 def test_by_step_counts_from_the_first_step_of_a_round():
     """On F(w) = w^2 / 2 each step multiplies w by 1 - its rate."""
     text = "linear:end_value=0.2,transition_steps=4,by=step"
-    made = components.make_local(
+    made = training.make_local(
         Experiment(lr=0.5, lr_decay=0.9, epochs=None, steps=3, schedule=text)
     )
     pool = Examples(jnp.zeros((4, 1)), jnp.zeros(4, jnp.int32))
@@ -97,7 +97,7 @@ def test_by_step_counts_from_the_first_step_of_a_round():
 
 
 def test_a_method_with_one_rate_a_round_refuses_steps():
-    made = components.make_local(
+    made = training.make_local(
         Experiment(schedule="cosine:decay_steps=4,by=step"),
     )
     with pytest.raises(ValueError, match=r"computes with one learning rate.*by=round"):

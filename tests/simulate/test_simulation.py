@@ -14,7 +14,7 @@ from pfljax import Experiment, algorithms, data, engine, models, run, selection
 from pfljax.core import optimizers
 from pfljax.core.components import Component
 from pfljax.core.types import Batch, ClientData, Examples, Local
-from pfljax.simulate import components, simulation
+from pfljax.simulate import components, simulation, training
 from pfljax.simulate.federation import build_federation, describe_split
 
 
@@ -59,15 +59,15 @@ def test_the_model_goes_by_the_shape(shape, model):
 
 
 def test_the_learning_rate_decays_from_the_first_round():
-    made = components.make_local(Experiment(lr=0.5, lr_decay=0.8))
+    made = training.make_local(Experiment(lr=0.5, lr_decay=0.8))
     by_round = [float(optimizers.learning_rate(made, jnp.int32(r))) for r in range(3)]
     np.testing.assert_allclose(by_round, [0.4, 0.32, 0.256], rtol=1e-6)
-    assert components.make_local(Experiment(lr=0.5)).learning_rate == 0.5
+    assert training.make_local(Experiment(lr=0.5)).learning_rate == 0.5
 
 
 def test_work_is_epochs_or_steps():
-    assert components.make_local(Experiment(epochs=3)).epochs == 3
-    made = components.make_local(Experiment(epochs=None, steps=7))
+    assert training.make_local(Experiment(epochs=3)).epochs == 3
+    made = training.make_local(Experiment(epochs=None, steps=7))
     assert (made.epochs, made.steps) == (None, 7)
     assert made.batch_size == Experiment().batch_size
 
@@ -82,14 +82,14 @@ def step(optimizer, grads):
 
 
 def test_sgd_has_torchs_momentum_and_weight_decay():
-    made = components.make_optimizer(Experiment(momentum=0.5, weight_decay=0.1))(0.1)
+    made = training.make_optimizer(Experiment(momentum=0.5, weight_decay=0.1))(0.1)
     g, h = 1 + 0.1, 2 + 0.1
     expected = [-0.1 * g, -0.1 * (0.5 * g + h)]
     np.testing.assert_allclose(step(made, [1, 2]), expected, rtol=1e-6)
 
 
 def test_an_optimizer_of_optax_gets_its_options():
-    made = components.make_optimizer(Experiment(optimizer="adam:b1=0.5,b2=0.9"))(0.1)
+    made = training.make_optimizer(Experiment(optimizer="adam:b1=0.5,b2=0.9"))(0.1)
     same = optax.adam(0.1, b1=0.5, b2=0.9)
     np.testing.assert_array_equal(step(made, [1, -2, 3]), step(same, [1, -2, 3]))
 

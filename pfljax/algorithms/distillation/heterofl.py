@@ -29,13 +29,12 @@ that of W, not of the slices, on the examples of each client.
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import optax
 
 from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms.distillation import _slices as slices
 from pfljax.algorithms.distillation._batch_statistics import measure, measure_after
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation
+from pfljax.core import aggregation, optimizers
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
@@ -72,6 +71,7 @@ def heterofl(
     Raises:
       ValueError: a model is no slice of the largest.
     """
+    clipped = local._replace(optimizer=optimizers.clip(local.optimizer, clip))
     tasks = task.peers or (task,)
     shapes = [shapes_of_model(peer) for peer in tasks]
     number = slices.largest(shapes)
@@ -101,7 +101,7 @@ def heterofl(
         classes=True,
         init=init,
         message=message,
-        train=training(task, clipping(local, clip), classes),
+        train=training(task, clipped, classes),
         aggregate=averaging(unsent(slices.class_axes(whole))),
         predict=predict,
         personal=personal,
@@ -125,15 +125,6 @@ def training(task, local, classes):
         return client, Slice(w=w, present=present), metrics
 
     return train
-
-
-def clipping(local, norm):
-    """Local training with gradients that are first clipped at this norm."""
-
-    def optimizer(rate):
-        return optax.chain(optax.clip_by_global_norm(norm), local.optimizer(rate))
-
-    return local._replace(optimizer=optimizer)
 
 
 def averaging(axes):

@@ -1,0 +1,72 @@
+"""Settings of local training that hold for every method."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tiny
+from pfljax import Experiment, models, run
+from pfljax.core import tree
+from pfljax.core.types import Batch
+from pfljax.engine.state import make_params
+from pfljax.simulate import begin, training
+from pfljax.simulate.export import load_state, personal_model, server_model
+
+SMALL = tiny.TINY.replace(algorithm="fedavg", rounds=2, cohort=6)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto", "fedper"])
+def test_frozen_leaves_keep_their_first_bits(method, tmp_path):
+    job = SMALL.replace(
+        algorithm=method,
+        model="mlp:hidden=(8,8)",
+        weight_decay=0.1,
+        freeze="body/layers_1/*,head/kernel",
+        out=str(tmp_path / "run"),
+    )
+    run(job, quiet=True, report=False)
+    sim, _, state = load_state(job.out)
+    begun = tree.paths(make_params(sim.setting, sim.task)(state.key))
+    for model in (server_model(job.out), personal_model(job.out, 0)):
+        same = {
+            name
+            for name, leaf in tree.paths(model).items()
+            if np.array_equal(leaf, begun[name])
+        }
+        frozen = {"body/layers_1/bias", "body/layers_1/kernel", "head/kernel"}
+        assert same == frozen & tree.paths(model).keys()
+
+
+def test_frozen_leaves_have_no_gradient_in_a_method_with_its_own_steps():
+    task = models.task(models.mlp(10, hidden=(8, 8)), (8, 8, 1))
+    frozen = training.change_task(SMALL.replace(freeze="body/layers_1/*"), task)
+    params = task.init(jax.random.key(0))
+    batch = Batch.full(jnp.ones((2, 8, 8, 1)))
+    slopes = (jax.grad(each.loss)(params, batch, None) for each in (frozen, task))
+    stopped, whole = map(tree.paths, slopes)
+    for name, slope in whole.items():
+        expected = 0 * slope if "layers_1" in name else slope
+        np.testing.assert_array_equal(stopped[name], expected)
+
+
+@pytest.mark.parametrize("pattern", ["body/*,bodi/*", "body"])
+def test_a_pattern_that_matches_no_leaf(pattern):
+    with pytest.raises(ValueError, match=r"'bod[iy].*head/kernel") as error:
+        begin.check_method(SMALL.replace(freeze=pattern), None, None)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam:b1=0.0,b2=0.0,eps=1.0"])
+def test_gradients_are_clipped_before_the_optimizer(optimizer):
+    gradient = {"w": jnp.array([3.0, 4.0])}
+    steps = []
+    for norm, factor in ((1.0, 0.2), (None, 1.0), (9.0, 1.0)):
+        job = Experiment(optimizer=optimizer, max_grad_norm=norm)
+        made = training.make_optimizer(job)(0.1)
+        plain = training.make_optimizer(job.replace(max_grad_norm=None))(0.1)
+        scaled = tree.scale(gradient, factor)
+        steps.append(made.update(gradient, made.init(gradient), gradient)[0]["w"])
+        expected, _ = plain.update(scaled, plain.init(gradient), gradient)
+        np.testing.assert_allclose(steps[-1], expected["w"], rtol=1e-6)
+    assert not np.allclose(steps[0], steps[1])
