@@ -28,7 +28,10 @@ KINDS = {
     "logs": "formats of the log, beside metrics.jsonl",
     "losses": "losses of an example",
     "metrics": "metrics beside those that every run has",
+    "augmentations": "random changes of images in local training",
 }
+# Of kinds that are no plurals of their settings.
+SETTINGS = {"losses": "loss", "metrics": "metrics", "augmentations": "augment"}
 NOTES = {  # the last line of a kind
     "datasets": "every data set takes every=N, which keeps one example in N",
     "optimizers": "the learning rate is --lr; sgd takes --momentum and --weight-decay",
@@ -82,8 +85,7 @@ def describe(kind: str, name: str) -> str:
 
 def _find_factories(kind: str) -> Mapping[str, Callable]:
     requirements.find("kind", KINDS, kind)
-    setting = {"losses": "loss", "metrics": kind}.get(kind, kind.removesuffix("s"))
-    return find_factories(setting)
+    return find_factories(SETTINGS.get(kind, kind.removesuffix("s")))
 
 
 def _list_model_groups() -> list[str]:

@@ -42,6 +42,7 @@ TAKES = {
     "optimizer": ("learning_rate",),
     "loss": ("outputs", "y"),
     "metrics": ("outputs", "y", "mask"),
+    "augment": ("x", "key"),
 }
 # What a selection takes by name beside these and `FILLED_IN`.
 FACTS = "seconds", "epochs", "task", "least_label", "greatest_label", "label_count"

@@ -25,6 +25,7 @@ REGISTRIES = {
     "log": ("pfljax.runs.sinks", "SINKS"),
     "loss": ("pfljax.core.kinds", "LOSSES"),
     "metrics": ("pfljax.evaluation.whole", "METRICS"),
+    "augment": ("pfljax.models.augmentation", "AUGMENTATIONS"),
 }
 KINDS = ("algorithm", "optimizer", "schedule", *REGISTRIES)
 SETTINGS = (*REGISTRIES, "models", "proxy")

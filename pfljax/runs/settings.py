@@ -116,6 +116,8 @@ class Experiment:
         schedules`.
       momentum: The momentum of "sgd", in torch's convention. It restarts in each round.
       weight_decay: The weight decay of "sgd", which is added to the gradient.
+      augment: Random changes of images in training, such as "crop:pad=4 flip". See
+        `pfljax list augmentations`.
       max_grad_norm: The largest norm of the gradient of a local step; longer gradients
         are scaled down before the optimizer. None clips none.
       optimizer: "sgd", or an optax optimizer, such as "adam:b1=0.9". See `pfljax list
@@ -211,6 +213,7 @@ class Experiment:
     schedule: Component = setting(default="constant", converter=convert)
     momentum: BelowOne = 0.0
     weight_decay: NotNegative = 0.0
+    augment: tuple[Component, ...] = setting(default=(), converter=convert_all)
     max_grad_norm: Positive | None = None
     optimizer: Component = setting(default="sgd", converter=convert)
 

@@ -162,7 +162,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     through = channels.make_channel(experiment, shape.num_clients)
 
     def make(task: Task) -> Algorithm:
-        changed = training.change_task(experiment, task)
+        changed = training.change_task(experiment, task, shape.input_shape)
         algorithm = methods.build(name, changed, local, options)
         algorithm = server_optimizers.with_optimizer(
             experiment, algorithm, task, shape.num_clients

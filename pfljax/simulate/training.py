@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from pfljax.core import frozen, optimizers, schedules
 from pfljax.core.types import Algorithm, Local, Task
+from pfljax.models import augmentation
 from pfljax.runs.settings import Experiment
 
 MOST_STEPS = 1000  # of a local training, by which a schedule is checked
@@ -18,12 +19,19 @@ def check(experiment: Experiment, tasks: Iterable[Task]) -> None:
     frozen.check(tasks, experiment.freeze)
 
 
-def change_task(experiment: Experiment, task: Task) -> Task:
+def change_task(
+    experiment: Experiment, task: Task, input_shape: tuple[int, ...]
+) -> Task:
     """The task as local training sees it, and so every task that belongs to it."""
-    if not experiment.freeze:
+    augment = None
+    if experiment.augment:
+        augment = augmentation.make(experiment.augment, input_shape)
+    elif not experiment.freeze:
         return task
 
     def change(task: Task) -> Task:
+        if augment is not None:
+            task = augmentation.augment(task, augment)
         task = frozen.stop(task, experiment.freeze)
         resized = task.resized
         if resized is None:

@@ -14,6 +14,7 @@ from pfljax.simulate import begin, training
 from pfljax.simulate.export import load_state, personal_model, server_model
 
 SMALL = tiny.TINY.replace(algorithm="fedavg", rounds=2, cohort=6)
+FROZEN = SMALL.replace(freeze="body/layers_1/*")
 
 
 @pytest.mark.parametrize("method", ["fedavg", "ditto", "fedper"])
@@ -40,7 +41,7 @@ def test_frozen_leaves_keep_their_first_bits(method, tmp_path):
 
 def test_frozen_leaves_have_no_gradient_in_a_method_with_its_own_steps():
     task = models.task(models.mlp(10, hidden=(8, 8)), (8, 8, 1))
-    frozen = training.change_task(SMALL.replace(freeze="body/layers_1/*"), task)
+    frozen = training.change_task(FROZEN, task, (8, 8, 1))
     params = task.init(jax.random.key(0))
     batch = Batch.full(jnp.ones((2, 8, 8, 1)))
     slopes = (jax.grad(each.loss)(params, batch, None) for each in (frozen, task))
@@ -48,6 +49,21 @@ def test_frozen_leaves_have_no_gradient_in_a_method_with_its_own_steps():
     for name, slope in whole.items():
         expected = 0 * slope if "layers_1" in name else slope
         np.testing.assert_array_equal(stopped[name], expected)
+
+
+def test_all_models_are_trained_on_augmented_examples(tmp_path):
+    (tmp_path / "own.py").write_text("def blank(x, key):\n    return 0 * x\n")
+    augment = f"flip {tmp_path}/own.py:blank"
+    out = str(tmp_path / "run")
+    job = SMALL.replace(algorithm="ditto", rounds=1, augment=augment, out=out)
+    run(job, quiet=True, report=False)
+    sim, _, state = load_state(out)
+    begun = tree.paths(make_params(sim.setting, sim.task)(state.key))
+    for model in (server_model(out), personal_model(out, 0)):
+        for name, leaf in tree.paths(model).items():
+            # Of blank examples the features are 0, and the last bias alone steps.
+            same = np.allclose(leaf, begun[name], atol=1e-6)
+            assert same == (name != "head/bias")
 
 
 @pytest.mark.parametrize("pattern", ["body/*,bodi/*", "body"])
