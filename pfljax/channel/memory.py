@@ -13,11 +13,8 @@ import jax
 from pfljax.channel.base import Channel, Start
 from pfljax.core import tree
 from pfljax.core.communication import Exchange
-from pfljax.core.server_model import map_argument
+from pfljax.core.server_model import wrap_client
 from pfljax.core.types import Algorithm, Client
-
-# The position of the client in the arguments of each function of a method.
-POSITIONS = {"message": 2, "personal": 2, "endpoints": 1, "quantities": 1, "origin": 1}
 
 
 class ClientMemory(NamedTuple):
@@ -76,14 +73,9 @@ def _wrap(algorithm: Algorithm, memory: tuple[Any, ...]) -> Algorithm:
         state, upload, metrics = algorithm.train(turn, message, client.client, data)
         return client._replace(client=state), upload, metrics
 
-    functions = {
-        name: map_argument(getattr(algorithm, name), position, lambda k: k.client)
-        for name, position in POSITIONS.items()
-    }
     then = algorithm.then
-    return algorithm._replace(
+    return wrap_client(algorithm, lambda client: client.client)._replace(
         init_client=init_client,
         train=train,
         then=then and _wrap(then, memory),
-        **functions,
     )

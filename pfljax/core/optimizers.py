@@ -15,7 +15,7 @@ from pfljax.core import factories, statistics
 from pfljax.core.components import Component, is_own
 from pfljax.core.factories import validate
 from pfljax.core.ranges import BELOW_ONE, NOT_NEGATIVE, BelowOne, NotNegative
-from pfljax.core.types import Array, Local, Turn
+from pfljax.core.types import Array, Local
 
 RATE = "learning_rate"  # the first argument of each optimizer of optax
 # Parts of optimizers, which may take the rate as well, and one that needs the loss.
@@ -178,9 +178,9 @@ def server_rate(rate: Any, local: Local, round_: Array) -> Any:
     return learning_rate(local, round_) if rate is None else rate
 
 
-def local_optimizer(local: Local, turn: Turn) -> optax.GradientTransformation:
+def local_optimizer(local: Local, round_: Array) -> optax.GradientTransformation:
     """The optimizer of this round; running statistics step outside of it."""
-    rate = _rate_of_round(local, turn.round)
+    rate = _rate_of_round(local, round_)
     by_step = local.by_step
     if by_step is None:
         return statistics.beside(local.optimizer(rate))

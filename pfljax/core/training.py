@@ -36,6 +36,7 @@ Loss = Callable[[Any, Batch, Key], Any]  # f32[], unless there is a gradient
 Gradient = Callable[[Any, Batch, Key], tuple[Array, Any]]  # (data loss, gradient)
 # (the value to minimise, the data loss)
 Objective = Callable[[Any, Batch, Key], tuple[Array, Array]]
+MOMENTS = "moments"  # what `fit` calls the optimizer's last state, if a client keeps it
 Step = Callable[[Any, Batch, Key], tuple[Any, Metrics]]  # carry -> (carry, metrics)
 
 
@@ -51,9 +52,9 @@ def fit(
 ) -> tuple[Any, Metrics]:
     """Parameters after `turn.steps` minibatch steps, and their metrics.
 
-    The optimizer starts afresh. The metric "loss" is the mean over steps of the data
-    loss before the step. "penalty" is separate, so that the losses of methods are
-    comparable; it is that of the parameters after the last step.
+    The optimizer starts afresh, unless `local.start` is set. The metric "loss" is the
+    mean over steps of the data loss before the step. "penalty" is separate, so that the
+    losses of methods are comparable; it is that of the parameters after the last step.
 
     Args:
       loss: (params, batch, key) -> f32[].
@@ -66,7 +67,7 @@ def fit(
       penalty: params -> f32[], added to the loss; not together with `gradient`.
       metrics: () if the loss is not used, which then is not summed.
     """
-    optimizer = local_optimizer(local, turn)
+    optimizer = local_optimizer(local, turn.round)
     if penalty is not None:
         gradient = add_penalty(loss, penalty)
     gradient = gradient or jax.value_and_grad(loss)
@@ -78,11 +79,16 @@ def fit(
         params = optax.apply_updates(params, updates)
         return (params, moments), {"loss": value}
 
-    start = params, optimizer.init(params)
-    (params, _), means = over_batches(step, start, data, turn, local, metrics)
+    moments = optimizer.init(params)
+    if local.start is not None:
+        moments = local.start(moments)
+    start = params, moments
+    (params, moments), means = over_batches(step, start, data, turn, local, metrics)
     if penalty is not None:
         # Once: computing it at each step took a third of FedProx's time.
         means["penalty"] = penalty(params)
+    if local.start is not None:
+        means[MOMENTS] = moments
     return params, means
 
 

@@ -120,6 +120,8 @@ class Local:
     optimizer: Callable[[Any], optax.GradientTransformation] = optax.sgd
     # A factor of the rate as a function of the local step, which counts from 0.
     by_step: Callable[..., Any] | None = None
+    # Its first state as a function of a fresh one, if clients keep it between rounds.
+    start: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         factories.check_values("Local", Local, vars(self))

@@ -114,7 +114,8 @@ class Experiment:
         a round, such as "cosine:decay_steps=100" or
         "warmup_cosine:warmup_steps=5,decay_steps=50,by=step". See `pfljax list
         schedules`.
-      momentum: The momentum of "sgd", in torch's convention. It restarts in each round.
+      momentum: The momentum of "sgd", in torch's convention. It restarts in each round,
+        unless `keep_optimizer` is set.
       weight_decay: The weight decay of "sgd", which is added to the gradient.
       augment: Random changes of images in training, such as "crop:pad=4 flip". See
         `pfljax list augmentations`.
@@ -122,6 +123,8 @@ class Experiment:
         are scaled down before the optimizer. None clips none.
       optimizer: "sgd", or an optax optimizer, such as "adam:b1=0.9". See `pfljax list
         optimizers`.
+      keep_optimizer: Clients keep the state of their optimizer, such as momentum, from
+        round to round. It is not sent.
 
     Participation:
       rounds: The number of communication rounds.
@@ -216,6 +219,7 @@ class Experiment:
     augment: tuple[Component, ...] = setting(default=(), converter=convert_all)
     max_grad_norm: Positive | None = None
     optimizer: Component = setting(default="sgd", converter=convert)
+    keep_optimizer: bool = False
 
     rounds: AtLeastOne = 100
     cohort: AtLeastOne = 5

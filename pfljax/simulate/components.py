@@ -19,7 +19,6 @@ from pfljax.simulate import (
     architectures,
     channels,
     clocks,
-    methods,
     participants,
     server_optimizers,
     training,
@@ -152,8 +151,7 @@ def resolve_width(experiment: Experiment) -> int | None:
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """The setting of a run; its numbers may be traced, as in a sweep."""
     local = training.make_local(experiment)
-    name = experiment.algorithm.name
-    factory = algorithms.method(name)
+    factory = algorithms.method(experiment.algorithm.name)
     options = experiment.algorithm.options
     options |= factories.select_context(factory, rounds=experiment.rounds)
     options |= dict(shape.for_method)
@@ -163,7 +161,7 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
 
     def make(task: Task) -> Algorithm:
         changed = training.change_task(experiment, task, shape.input_shape)
-        algorithm = methods.build(name, changed, local, options)
+        algorithm = training.build(experiment, changed, local, options, shape)
         algorithm = server_optimizers.with_optimizer(
             experiment, algorithm, task, shape.num_clients
         )

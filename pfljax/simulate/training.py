@@ -1,15 +1,18 @@
 """Local training from the settings: rates, optimizer, and what it leaves alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import frozen, optimizers, schedules
+from pfljax.core import frozen, kept_moments, optimizers, schedules
+from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.models import augmentation
 from pfljax.runs.settings import Experiment
+from pfljax.simulate import methods
+from pfljax.simulate.shape import Shape
 
 MOST_STEPS = 1000  # of a local training, by which a schedule is checked
 
@@ -41,6 +44,30 @@ def change_task(
     return change(task)._replace(
         proxy=task.proxy and change(task.proxy), peers=tuple(map(change, task.peers))
     )
+
+
+def build(
+    experiment: Experiment,
+    task: Task,
+    local: Local,
+    options: Mapping[str, Any],
+    shape: Shape,
+) -> Algorithm:
+    """The method of the experiment, whose clients may keep their optimizer's state.
+
+    Raises:
+      ValueError: the method does not fit the model or the settings.
+    """
+
+    def make(local: Local) -> Algorithm:
+        return methods.build(experiment.algorithm.name, task, local, options)
+
+    if not experiment.keep_optimizer:
+        return make(local)
+    method = kept_moments.keep(make, local)
+    # Its `train` refuses a method of several models when it is traced.
+    trace_exchanges(method, task, shape.num_clients, shape.input_shape)
+    return method
 
 
 def change_method(experiment: Experiment, method: Algorithm) -> Algorithm:

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import tiny
@@ -64,6 +65,42 @@ def test_all_models_are_trained_on_augmented_examples(tmp_path):
             # Of blank examples the features are 0, and the last bias alone steps.
             same = np.allclose(leaf, begun[name], atol=1e-6)
             assert same == (name != "head/bias")
+
+
+@pytest.mark.parametrize("storage", ["device", "host"])
+def test_a_kept_momentum_goes_on_in_the_next_round(storage, tmp_path):
+    # Constant gradients: with batches of all examples and a small rate, momentum 0.5
+    # makes steps of 1, 1.5 and 1.75 gradients, and 1 each if it starts afresh.
+    job = SMALL.replace(
+        algorithm="local", model="logistic", epochs=None, steps=1, batch_size=300,
+        lr=1e-3, momentum=0.5, rounds=3, state_storage=storage,
+    )  # fmt: skip
+    moved = []
+    for name, keep, rounds in (
+        ("one", True, 1),
+        ("kept", True, 2),
+        ("fresh", False, 3),
+    ):
+        out = str(tmp_path / name)
+        run(
+            job.replace(keep_optimizer=keep, rounds=rounds, out=out),
+            quiet=True,
+            report=False,
+        )
+        if keep and rounds == 2:
+            run(job.replace(keep_optimizer=True, out=out), quiet=True, report=False)
+        sim, _, state = load_state(out)
+        begun = make_params(sim.setting, sim.task)(state.key)
+        moved.append(optax.tree.norm(tree.sub(personal_model(out, 0), begun)))
+    np.testing.assert_allclose(np.divide(moved, moved[0]), [1, 4.25, 3], rtol=0.02)
+
+
+@pytest.mark.parametrize("method", ["ditto", "fedrep", "apfl", "fedkd"])
+def test_methods_of_several_models_keep_no_optimizer(method):
+    job = SMALL.replace(algorithm=method, keep_optimizer=True)
+    with pytest.raises(ValueError, match="keep_optimizer is set, but") as error:
+        begin.check_method(job, None, None)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("pattern", ["body/*,bodi/*", "body"])

@@ -75,7 +75,7 @@ def training(task, local, lam, distance):
     size = task.num_classes
 
     def train(turn, target, w, data):
-        optimizer = local_optimizer(local, turn)
+        optimizer = local_optimizer(local, turn.round)
 
         def objective(w, batch, key):
             logits = task.logits(w, batch, key)

@@ -77,7 +77,7 @@ def fednova(
 
 def length(local: Local, turn: Turn, mu: float) -> Array:
     """s_k, f32[]: how far the turn's steps go from 0 on a line of slope 1 + mu x."""
-    optimizer = local_optimizer(local, turn)
+    optimizer = local_optimizer(local, turn.round)
 
     def step(index: Array, carry: Any) -> Any:
         x, moments = carry
