@@ -32,7 +32,8 @@ CHANGED = {  # another value of every setting that changes a number
     "channel": ["clip:norm=2.0"], "aggregation": ["median"], "models": ["mlp"],
     "proxy": "mlp", "schedule": "cosine:decay_steps=9",
     "server_optimizer": "fedadam", "initial": "runs/other",
-    "freeze": ["body/*"], "max_grad_norm": 1.0, "augment": ["flip"], "keep_optimizer": True,
+    "freeze": ["body/*"], "max_grad_norm": 1.0, "augment": ["flip"],
+    "keep_optimizer": True,
 }  # fmt: skip
 CONFIGS = {  # a broken config.json, or one of another program
     "broken": ("{", "missing or damaged"),
