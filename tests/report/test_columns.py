@@ -134,7 +134,7 @@ def test_a_method_that_diverged_is_last_and_never_the_best(swept):
         "", tables.values_by_seed(lost), tables.list_columns(LEAD)
     )
     (row,) = (row for row in table.rows if row[0] == name)
-    assert set(row[2:-2]) == {tables.EMPTY}
+    assert set(row[2:-2]) == {EMPTY}
     assert len({row[2] for row in table.rows}) > 1
 
 
