@@ -416,7 +416,7 @@ def test_a_sweep_resumes_and_is_reported_again(tmp_path):
 MISTAKES = [
     # names
     (["rnu"], "unknown command 'rnu'; known: bench, compare, conformance, export"),
-    (["list", "methods"], "unknown kind 'methods'; known: aggregations, algorithms"),
+    (["list", "methods"], "unknown kind 'methods'; did you mean 'modes'?"),
     (["--verion"], "unknown option '--verion'; known: --help, --tyro-print-completion"),
     (["--help-all"], "--version; did you mean '--help'?"),
     (["--tyro-print-completion", "sh"], "is 'sh'; known: bash, zsh, tcsh, fish"),

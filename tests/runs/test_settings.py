@@ -33,7 +33,8 @@ CHANGED = {  # another value of every setting that changes a number
     "proxy": "mlp", "schedule": "cosine:decay_steps=9",
     "server_optimizer": "fedadam", "initial": "runs/other",
     "freeze": ["body/*"], "max_grad_norm": 1.0, "augment": ["flip"],
-    "keep_optimizer": True,
+    "keep_optimizer": True, "loss": "huber:delta=2.0", "task": "regression",
+    "metrics": ["r2"],
 }  # fmt: skip
 CONFIGS = {  # a broken config.json, or one of another program
     "broken": ("{", "missing or damaged"),
