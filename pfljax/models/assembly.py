@@ -40,6 +40,7 @@ def assemble(
     order: Sequence[tuple[str, ...]],
     precision: str = EXACT,
     vocab: int | None = None,
+    divided: bool = True,
 ) -> Task:
     """Makes the task of a model's `apply`.
 
@@ -52,10 +53,12 @@ def assemble(
       example: one raw example, [1, *input_shape].
       kind: a name in `core.kinds.KINDS`.
       loss: as in `example_losses`.
-      shapes: params, abstract or not; its top level is "body" and "head".
+      shapes: params, abstract or not; its top level is "body" and "head" if `divided`.
       order: the paths of the modules, first to last; absent ones come after, sorted.
       precision: a name in `core.precision.PRECISIONS`; see `mixed_precision`.
       vocab: the number of tokens, if examples are tokens.
+      divided: whether the model has a body and a head; otherwise all is body, and
+        `features` and `head` raise a ValueError when a method traces them.
     """
     losses = example_losses(kind, loss)
     requirements.require_known("precision", precision, PRECISIONS)
@@ -65,19 +68,22 @@ def assemble(
         return run(params, batch, None, key)
 
     def features(params: Params, batch: Batch, key: Key | None) -> Array:
+        _require_parts(divided)
         return run(params, batch, "body", key)
 
     def predict(params: Params, batch: Batch) -> Array:
         return logits(params, batch, None)
 
     def head(params: Params, z: Array, mask: Any = None, key: Any = None) -> Array:
+        _require_parts(divided)
         return run(params, _feature_batch(z, mask), "head", key)
 
-    groups = group_leaves(shapes)
+    groups = group_leaves(shapes) if divided else jax.tree.map(lambda _: "body", shapes)
     modules, num_modules = number_modules(shapes, order)
     # By shapes alone: nothing is computed or put on a device before a run.
-    z = jax.eval_shape(lambda w, x: features(w, Batch.full(x), None), shapes, example)
-    outputs = jax.eval_shape(head, shapes, z)
+    inner = features if divided else logits
+    z = jax.eval_shape(lambda w, x: inner(w, Batch.full(x), None), shapes, example)
+    outputs = jax.eval_shape(head, shapes, z) if divided else z
     classes = outputs.shape[-1]
     requirements.require(
         "num_classes", classes, kind != "classes" or classes > 1, "2 or more"
@@ -97,8 +103,17 @@ def assemble(
         example_losses=losses,
         vocab=vocab,
         precision=precision,
-        feature_shape=z.shape[1:],
+        feature_shape=z.shape[1:] if divided else (),
     )
+
+
+def _require_parts(divided: bool) -> None:
+    if not divided:
+        raise ValueError(
+            "the method uses the body and the head of a model, but the module does not "
+            "consist of them; give it `body: nn.Module` and `head: nn.Module`, and "
+            "return `self.head(self.body(x))`, as models.Network(body, head) does"
+        )
 
 
 def _runner(

@@ -1,4 +1,4 @@
-"""Gives batch normalisation within a module the mask and the mode of its batch.
+"""Gives the layers within a module the mask and the mode of its batch.
 
 A user's module calls its layers with x alone, however deep they lie. Flax Linen lets
 calls be intercepted; for NNX see `nnx_batch_norm`.
@@ -19,7 +19,7 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
     """Makes Linen's batch normalisation count examples with mask 1 only, f32[B].
 
     In training it takes the statistics of the batch, in evaluation the running ones,
-    unless the module itself chooses.
+    and dropout is on in training alone, unless the module itself chooses.
     """
 
     def with_mask(
@@ -31,6 +31,9 @@ def mask_and_mode(mask: Array, training: bool) -> AbstractContextManager[Any]:
             return call(*args, **kwargs)
         if isinstance(layer, BatchNorm):
             kwargs = {"mask": mask, **kwargs}
+        is_open = isinstance(layer, nn.Dropout) and layer.deterministic is None
+        if is_open and len(args) == 1:
+            kwargs = {"deterministic": not training, **kwargs}
         if isinstance(layer, nn.BatchNorm):
             # What the module itself passes comes last, and wins.
             kwargs = {"mask": expand_mask(mask, args[0]), **kwargs}

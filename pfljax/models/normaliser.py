@@ -22,8 +22,8 @@ def normaliser(
     """Makes a function raw x [B, *input_shape] -> (x - shift) / scale.
 
     Its result has this precision. Tokens of a `vocab` are shifted, but never scaled.
-    They stay f32 in any precision, as bfloat16 is exact up to 256 only. So do integers
-    of more than 8 bits that are not shifted or scaled: they may be tokens.
+    They are i32 in any precision. Integers of more than 8 bits that are not shifted or
+    scaled may be tokens, and stay f32, as bfloat16 is exact up to 256 only.
 
     Raises:
       ValueError: a shift or scale does not broadcast to an example, or the scale has a
@@ -47,7 +47,9 @@ def normaliser(
         # The pool stays as it is stored, often uint8: only a batch is cast.
         centred = x.astype(jnp.float32) - shift
         normalised = centred / scale
-        if vocab is not None or (unchanged and _may_be_tokens(x)):
+        if vocab is not None:
+            return normalised.astype(jnp.int32)
+        if unchanged and _may_be_tokens(x):
             return normalised
         return mixed_precision.lower(normalised, precision)
 

@@ -60,8 +60,7 @@ class Embedding(nn.Module):
     def __call__(self, tokens: Array) -> Array:
         """Looks up vectors f32[T, B, features] of tokens [B, T].
 
-        Tokens outside of the vocabulary have zeros; a run refuses them. A task casts
-        tokens to f32, which holds them exactly.
+        Tokens outside of the vocabulary have zeros; a run refuses them.
 
         Raises:
           ValueError: examples are not sequences.

@@ -40,19 +40,20 @@ def task(
     loss: Loss = "auto",
     precision: str = EXACT,
 ) -> Task:
-    """Makes the task of a Linen module that has two submodules, `body` and `head`.
+    """Makes the task of a Linen module, which may have submodules `body` and `head`.
 
-    Dropout is on where the module has a "dropout" key, which it has only in training
-    mode: `nn.Dropout(rate, deterministic=not self.has_rng("dropout"))`. `nn.BatchNorm`
-    without `use_running_average` takes the batch's statistics in training mode and the
+    Some methods need these two, and refuse a module without them. `nn.Dropout` without
+    `deterministic` is on in training mode alone. `nn.BatchNorm` without
+    `use_running_average` takes the batch's statistics in training mode and the
     running statistics in evaluation mode; these are leaves of the parameters
     (`pfljax.core.statistics`).
 
-    A module that takes tokens has an attribute `vocab`, their number. Tokens are
-    neither scaled nor rounded, whatever the type of x.
+    A module that takes tokens has an attribute `vocab`, their number, or gives x to
+    `nn.Embed`. Tokens are not scaled, and the module gets integers.
 
     Args:
-      module: `head(body(x))` makes logits [B, K]; a model of the zoo, or your own.
+      module: it makes logits [B, K], as `head(body(x))` if it has these two; a model of
+        the zoo, or your own.
       input_shape: the shape of one raw example x, without the batch axis.
       shift: subtracted from x, a number or an array that broadcasts to an example.
       scale: x - shift is divided by it, unless x are tokens.
@@ -62,18 +63,21 @@ def task(
         (`pfljax.models.mixed_precision`); parameters and losses stay float32.
 
     Raises:
-      ValueError: the module is not Linen, lacks `body` or `head`, or has other
-        collections than params and batch_stats; the loss or precision is unknown; or an
-        input has another shape.
+      ValueError: the module is not Linen, or has other collections than params and
+        batch_stats; the loss or precision is unknown; or an input has another shape.
     """
     _check_module(module)
     example = zero_example(input_shape)
     vocab = find_vocab(module)
-    shapes, order = _trace(module, example)
+    first = example if vocab is None else example.astype(np.int32)
+    shapes, order, embedded = _trace(module, first)
+    if embedded:
+        vocab, first = min(embedded), example.astype(np.int32)
+    is_divided = all((part,) in order for part in PARTS) and set(shapes) <= {*PARTS}
 
     def init(key: Key) -> Params:
         with mask_and_mode(jnp.ones(1), training=False):
-            return from_linen(module.init(key, example))
+            return from_linen(module.init(key, first))
 
     assembled = assemble(
         init=init,
@@ -86,6 +90,7 @@ def task(
         shapes=shapes,
         order=order,
         precision=precision,
+        divided=is_divided,
     )
 
     options = {"shift": shift, "scale": scale, "kind": kind, "loss": loss}
@@ -190,6 +195,8 @@ def _check_rows(task: Task, input_shape: Sequence[int]) -> None:
 
     def outputs(params: Params, other: Array) -> tuple[Array, Array]:
         batch = Batch.full(jnp.stack([one, other]))
+        if not task.feature_shape:
+            return task.predict(params, batch)[0], jnp.zeros(())
         # Logits alone may be 0, where the last layer begins with zeros.
         features = task.features(params, batch, None)
         return features[0], task.head(params, features)[0]
@@ -211,12 +218,19 @@ def _check_rows(task: Task, input_shape: Sequence[int]) -> None:
 
 def _trace(
     module: nn.Module, example: np.ndarray
-) -> tuple[Params, list[tuple[str, ...]]]:
-    """Returns abstract parameters, and the paths of modules in the order of calls."""
-    order = []
+) -> tuple[Params, list[tuple[str, ...]], list[int]]:
+    """Returns abstract parameters, and the paths of modules in the order of calls.
+
+    The third is the number of tokens of each `nn.Embed` that gets a real x.
+    """
+    order, embedded = [], []
 
     def record(call: Any, args: Any, kwargs: Any, context: Any) -> Any:
-        order.append(context.module.path)
+        layer = context.module
+        order.append(layer.path)
+        if isinstance(layer, nn.Embed) and args and args[0].dtype == np.float32:
+            embedded.append(layer.num_embeddings)
+            args = (args[0].astype(np.int32), *args[1:])
         return call(*args, **kwargs)
 
     # The mask is made within the trace; outside of it JAX would compile it.
@@ -231,9 +245,4 @@ def _trace(
             f"the module has the collections {others}, expected params and "
             f"{STATISTICS} alone; write it without the others"
         )
-    if missing := [part for part in PARTS if (part,) not in order]:
-        raise ValueError(
-            f"the module calls no submodule {' and no '.join(missing)}; write it as "
-            "a `body` that makes features and a `head` that makes logits of them"
-        )
-    return from_linen(variables), order
+    return from_linen(variables), order, embedded

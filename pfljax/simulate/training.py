@@ -62,11 +62,11 @@ def build(
     def make(local: Local) -> Algorithm:
         return methods.build(experiment.algorithm.name, task, local, options)
 
-    if not experiment.keep_optimizer:
-        return make(local)
-    method = kept_moments.keep(make, local)
-    # Its `train` refuses a method of several models when it is traced.
-    trace_exchanges(method, task, shape.num_clients, shape.input_shape)
+    keep = experiment.keep_optimizer
+    method = kept_moments.keep(make, local) if keep else make(local)
+    # Tracing finds several optimizers, and a body and a head that are missing.
+    if keep or not task.feature_shape:
+        trace_exchanges(method, task, shape.num_clients, shape.input_shape)
     return method
 
 

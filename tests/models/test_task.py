@@ -31,6 +31,16 @@ class Loose(nn.Module):
         return nn.Dense(2, name="extra")(head(body(x)))
 
 
+class Words(nn.Module):
+    vocab: int | None = None
+
+    @nn.compact
+    def __call__(self, x, train=None):
+        deterministic = {} if train is None else {"deterministic": not train}
+        z = nn.Embed(30, 8)(x).mean(1)
+        return nn.Dense(2)(nn.Dropout(0.5)(z, **deterministic))
+
+
 def small(**options):
     return models.task(models.mlp(3, hidden=(5,)), (4,), **options)
 
@@ -128,7 +138,6 @@ def test_features_need_the_body_alone():
     ("module", "message"),
     [
         (nn.Dense, "expected an instance"),
-        (nn.Dense(3), "no submodule body and no head"),
         (
             models.Network(nn.Dense, nn.Dense(2)),
             "expected a module, such as flax.linen",
@@ -137,12 +146,33 @@ def test_features_need_the_body_alone():
             models.Network(Counting(), nn.Dense(3)),
             r"collections \[\'seen\'\], expected params",
         ),
-        (Loose(), r"parameters in \['body', 'extra', 'head'\]"),
     ],
 )
 def test_modules_that_are_no_model_are_named(module, message):
     with pytest.raises(ValueError, match=message):
         models.task(module, (4,))
+
+
+@pytest.mark.parametrize("module", [Loose(), nn.Dense(2), Words(), Words(vocab=30)])
+def test_a_module_without_body_and_head_is_trained_whole(module):
+    is_words = isinstance(module, Words)
+    task = models.task(module, (4,), scale=9.0)
+    models.check_task(task, (4,), 2)
+    assert {*jax.tree.leaves(task.groups)} == {"body"}
+    assert (task.num_classes, task.vocab) == (2, 30 if is_words else None)
+    params = task.init(KEY)
+    batch = Batch.full(jnp.arange(24, dtype=jnp.uint8).reshape(6, 4))
+    x = batch.x.astype(jnp.int32) if is_words else batch.x / 9.0
+    logits = module.apply(
+        {"params": params}, x, **({"train": False} if is_words else {})
+    )
+    np.testing.assert_allclose(task.predict(params, batch), logits, rtol=1e-5)
+    losses = [float(task.loss(params, batch, jax.random.key(i))) for i in (1, 1, 2)]
+    assert losses[0] == losses[1]
+    assert (losses[0] != losses[2]) == is_words
+    for part in (task.features, lambda *args: task.head(*args[:2])):
+        with pytest.raises(ValueError, match=r"return `self\.head\(self\.body\(x\)\)`"):
+            part(params, batch, None)
 
 
 def test_a_task_is_held_to_the_shape_and_the_classes():
