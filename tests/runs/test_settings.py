@@ -186,6 +186,7 @@ def test_options_of_the_command_line_are_the_settings():
         "stratified",
         "eval-after-training",
         "dissimilarity",
+        "keep-optimizer",
     ):
         at = flags.index(f"--{name}")
         assert flags.pop(at + 1) == "True"
