@@ -7,9 +7,6 @@ import numpy as np
 GRID = tuple(i / 10 for i in range(11))  # lambda on the path between two endpoints
 FIGURES = ("mean", "std", "weighted", "worst10", "best10", "min", "max")
 DETECTION = "auroc"  # recorded where examples of other classes are evaluated as well
-# Metrics that every client with examples has; NaN of others means that it has none.
-ALWAYS = ("accuracy", "top5", "loss", "entropy", "brier", "ece", "mce")
-ALWAYS += ("rmse", "mae", "perplexity", "micro_f1", "macro_f1", "label_accuracy")
 LESS_IS_BETTER = ("entropy", "brier", "ece", "mce", "rmse", "mae", "perplexity")
 SHARES = ("accuracy", "f1", "auc", "auroc", "top5", "precision", "hit_rate")
 HEADLINES = ("accuracy", "micro_f1", "rmse")  # the first that a run has leads
@@ -50,8 +47,8 @@ def summarise(
     diverged, is None.
     """
     counted = weight > 0
-    if name.removesuffix("_batchwise") not in ALWAYS:
-        # A client that holds every class has nothing to detect, for example.
+    if name == DETECTION:
+        # A client that holds every class has nothing to detect.
         counted &= ~np.isnan(values)
     weight = weight[counted]
     values = np.asarray(values)[counted]

@@ -13,11 +13,13 @@ from pfljax.models.network import Classes, network
 def matrix_factorization(
     num_classes: Classes,
     *,
-    users: AtLeastOne,
-    items: AtLeastOne,
+    users: AtLeastOne = 610,
+    items: AtLeastOne = 9724,
     features: AtLeastOne = 16,
 ) -> nn.Module:
     """A weighted product of factors of user and item, for x = (user, item).
+
+    The defaults are the numbers of MovieLens latest-small.
 
     It is the generalised matrix factorization of He et al., WWW 2017, eq. 9, with a
     bias of each user and item: https://arxiv.org/abs/1708.05031.

@@ -38,6 +38,7 @@ def run_of(accuracy, up=1000, down=3000, cohort=10):
         experiment=Experiment(cohort=cohort),
         summary={"last": {"round": 0}},  # no round has the numbers of each client
         environment={},
+        personal=SimpleNamespace(test=SimpleNamespace(figures=["accuracy"])),
     )
 
 

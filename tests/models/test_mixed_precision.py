@@ -25,6 +25,7 @@ SMALL = {
     "gn_cnn": {"channels": (4,)},
     "char_lstm": {"hidden": 8, "layers": 1},
 }
+LENGTHS = {"char_lstm": 12, "matrix_factorization": 2}  # of an example
 BRANCHED = ("resnet", "htresnet", "mobilenet", "googlenet")
 DEEP = tuple(name for name in models.MODELS if name.startswith(BRANCHED))
 # Other depths and widths of these.
@@ -45,15 +46,15 @@ def build(name, precision="float32", **options):
 
 def shape_of(name):
     """Of an example: tokens, large images where they shrink often, or small ones."""
-    if name == "char_lstm":
-        return (12,)
+    if name in LENGTHS:
+        return (LENGTHS[name],)
     wide = name in (*DEEP, "vgg9") or name.startswith(("htcnn", "htfe"))
     return (32, 32, 3) if wide else (8, 8, 3)
 
 
 def examples(name, count=4):
     rng = np.random.default_rng(0)
-    if name == "char_lstm":
+    if name in LENGTHS:
         x = rng.integers(0, 80, (count, *shape_of(name)), np.uint8)
     else:
         x = rng.normal(size=(count, *shape_of(name))).astype(np.float32)

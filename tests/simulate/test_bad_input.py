@@ -57,7 +57,6 @@ SETTINGS = {
         "trim of aggregation 'trimmed_mean' is 0.1; expected 0, or at least 1 / cohort",
     ),
     "adam, momentum": ({"optimizer": "adam", "momentum": 0.9}, "belong to sgd"),
-    "monitor": ({"monitor": "loss"}, "monitor is 'loss', but patience is None; set"),
     "pin, host": (
         {"pin_clients": True, "state_storage": "host"}, "pin_clients needs state_st",
     ),

@@ -81,7 +81,7 @@ SWEEPS = {
     "list": (([1],), {}, r"over is \[1\], of type list; expected values by name"),
     "generator": (({"lr": (i for i in ())},), {}, "of type generator; expected a list"),
     "empty": (({},), {}, "over is empty; expected values by name, such as"),
-    "int-name": (({1: [2]},), {}, "name to sweep 1 is not a name; expected a text"),
+    "int-name": (({1: [2]},), {}, "fedavg 1 is not a name; expected a text"),
     "number": (({"lr": 0.1},), {}, "lr is 0.1, of type float; expected a list"),
     "array": (({"lr": np.array(0.1)},), {}, "lr is 0.1, of type float; expected"),
     "federation": (

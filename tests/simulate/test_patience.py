@@ -21,10 +21,12 @@ from pfljax.simulate import stopping
     ],
 )
 def test_evaluations_since_the_first_best_one(monkeypatch, monitor, means, stops):
-    monkeypatch.setattr(stopping.results, "arrays", lambda run, state: {})
-    monkeypatch.setattr(
-        stopping.evaluation, "on_validation", lambda arrays, watched: np.array(means)
-    )
+    known = {"accuracy": np.ones(len(means)), "loss": np.ones(len(means))}
+    arrays = {
+        f"personal/validation/{name}": np.array(values)[:, None]
+        for name, values in (known | {monitor: means}).items()
+    }
+    monkeypatch.setattr(stopping.results, "arrays", lambda run, state: arrays)
     run = SimpleNamespace(experiment=Experiment(patience=2, monitor=monitor))
     found = stopping.check_patience(run, None, len(means))
     assert (found is not None) == stops

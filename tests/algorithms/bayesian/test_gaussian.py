@@ -139,7 +139,7 @@ def test_an_ensemble_predicts_the_mean_of_probabilities():
     batch = Batch.full(jnp.asarray(np.random.default_rng(0).normal(size=(5, 3))))
     in_head = tree.matches(task.groups, "head")
     head, body = tree.split(mean, in_head)
-    predict = gaussian.predicting(task.predict)
+    predict = gaussian.predicting(task, task.predict)
     q = gaussian.around(head, 0.7)
     ensemble = gaussian.predictive(q, body, KEY, 4)
     assert isinstance(ensemble, Ensemble)
