@@ -77,8 +77,8 @@ def test_a_page_runs(page, here):
 
 def test_what_is_not_run_needs_a_network_hosts_or_long():
     for block in (block for page in PAGES for block in pages.blocks(page)):
-        # "py" needs what is not installed (tests/sweep/test_optuna.py), "toml" is a file
-        # that a later block reads, and "text" is what a command printed.
+        # "py" needs what is not installed (tests/sweep/test_optuna.py), "toml" is read
+        # by a later block, and "text" is what a command printed.
         if block.language in (*pages.RUN, "py", "toml", "text"):
             continue
         assert block.language == "bash", f"{block.place} is of no known language"
