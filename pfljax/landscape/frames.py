@@ -62,7 +62,7 @@ def through(
     rounding = 1e-12 * tree.square_norm(b_from_a) + 1e-14 * a_square
     if not (tree.square_norm(v) > rounding and u_square > 1e-14 * a_square):
         raise ValueError(
-            "the three models lie on one line, or are not finite; give others, or "
+            "the models are equal, lie on one line, or are not finite; give others, or "
             "evaluate a line"
         )
     width = float(jnp.sqrt(u_square))

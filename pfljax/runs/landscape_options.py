@@ -17,10 +17,10 @@ class LandscapeOptions:
         loss elsewhere.
       points: The number of points along an axis, or on a line from 0 to 1; 3 or more.
       range: Where an axis begins and ends. A line goes from one model at 0 to the other
-        at 1, and its range may reach beyond.
+        at 1; its range holds both, and may reach beyond.
       rows: The "own" test examples of each client, "all" test examples, or "train".
       seed: The seed of random directions, of samples, and of the training of curves.
-      tolerance: How far below its best a metric on a line still counts as flat.
+      tolerance: How much worse than its best a metric on a line still counts as flat.
       endpoints: From one model that the method mixes to the other, as it reports them.
       other: A second run: from each personal model here to the same client's there.
       through: Two or three models of a plane, or clients: server client:3 client:7.
