@@ -133,8 +133,8 @@ def test_a_server_may_have_records_by_client(folder, capsys):
     parser.run(["conformance", "rows.py:rows:near=0.1", "--bytes", whole, whole])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(LAWS)
-    *lines, last = lines
-    assert last.startswith("skip  rows-near=0.1  12: ")
+    alike = lines.pop(-2)
+    assert alike.startswith("skip  rows-near=0.1  12: ")
     assert all(line.startswith("pass  rows-near=0.1  ") for line in lines)
 
 

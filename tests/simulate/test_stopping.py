@@ -167,7 +167,7 @@ def test_a_loss_that_is_no_number_is_the_worst():
         "personal/validation/accuracy": np.array([[0.5, nan], [0.5, nan]]),
         "personal/validation/loss": np.array([[1.0, nan], [nan, nan]]),
     }
-    np.testing.assert_equal(evaluation.on_validation(arrays, "loss"), [1.0, np.inf])
+    np.testing.assert_equal(evaluation.on_validation(arrays, "loss"), [-1.0, -np.inf])
     np.testing.assert_equal(evaluation.on_validation(arrays), [0.5, 0.5])
 
 
@@ -202,11 +202,7 @@ def test_runs_of_a_comparison_end_each_by_itself(tmp_path):
         ),
         (
             lambda job: ran(job.replace(patience=2, monitor="los"), job.out),
-            "monitor is 'los'; expected 'accuracy' or 'top5'",
-        ),
-        (
-            lambda job: ran(job.replace(monitor="loss"), job.out),
-            "monitor is 'loss', but patience is None; set patience",
+            "monitor is 'los'; known: auto, accuracy, top5",
         ),
         (
             lambda job: ran(job.replace(patience=2, validation=0.0), job.out),

@@ -64,6 +64,7 @@ def apfl_fedtorch(
         return Mixed(v, share), w, metrics
 
     return fedavg(task, local)._replace(
+        classes=True,
         init_client=lambda params, client_id, key: Mixed(params, jnp.float32(alpha)),
         train=train,
         aggregate=aggregation.averaging(weighting),
