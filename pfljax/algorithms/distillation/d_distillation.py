@@ -108,8 +108,7 @@ def d_distillation(
 
     def aggregate(server, uploads, cohort):
         uploads, cohort = aggregation.gather(uploads, cohort)
-        edges = gossip.edges(graph, cohort)
-        server = update_consensus(server, uploads, edges, cohort)
+        server = update_consensus(server, uploads, gossip.edges(graph, cohort), cohort)
         return server._replace(subset=draw(cohort.key))
 
     return alone(task, local)._replace(

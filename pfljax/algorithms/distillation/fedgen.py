@@ -92,8 +92,7 @@ def fedgen(
     def init(params, num_clients, key):
         key = derive(key, "generator")
         trained = generator.init(key, task.num_classes, hidden, width(task))
-        head = shared.init(params, num_clients, key)
-        return Server(head=head, trained=trained)
+        return Server(shared.init(params, num_clients, key), trained)
 
     def aggregate(server, uploads, cohort):
         # Gathered once, so that every step of the generator has all heads.

@@ -110,8 +110,7 @@ def fedgkt(
         return Server(g=g, moments=moments, answers=answers)
 
     def predict(pair, batch):
-        z = task.features(pair.w, batch, None)
-        return perceptron.apply(pair.g, z)
+        return perceptron.apply(pair.g, task.features(pair.w, batch, None))
 
     return alone(task, local)._replace(
         classes=True,

@@ -90,8 +90,7 @@ def fedmd(
     on_public = local._replace(batch_size=public_batch_size)
 
     def init(params, num_clients, key):
-        nothing = jnp.zeros((count, task.num_classes))
-        return Server(nothing, draw_order(key, num_public))
+        return Server(jnp.zeros((count, task.num_classes)), draw_order(key, num_public))
 
     def choose_subset(turn, server, client):
         return stratify(server.order, turn.public, count, task.num_classes)
