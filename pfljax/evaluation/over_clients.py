@@ -41,10 +41,10 @@ def summarise(
 ) -> dict[str, float | None]:
     """Figures over clients of the metric `name`, [C].
 
-    `weight` [C] counts test examples. Clients without any do not count. "std" is the
-    population's. "worst10" and "best10" are means over ceil(C / 10) clients: of an
-    error, the worst are the greatest. A figure that is not finite, because a client has
-    diverged, is None.
+    `weight` [C] counts test examples. Clients without any do not count. "weighted" is
+    the mean over all examples, and "std" is the population's. "worst10" and "best10"
+    are means over ceil(C / 10) clients: of an error, the worst are the greatest. A
+    figure that is not finite, because a client has diverged, is None.
     """
     counted = weight > 0
     if name == DETECTION:
@@ -63,7 +63,7 @@ def summarise(
         figures = {
             "mean": values.mean(),
             "std": values.std(),
-            "weighted": np.average(values, weights=weight),
+            "weighted": _weighted(values, weight, name),
             "worst10": worst_first[:tenth].mean(dtype=np.float64),
             "best10": worst_first[-tenth:].mean(dtype=np.float64),
             "min": values.min(),
@@ -73,6 +73,13 @@ def summarise(
         figure: float(value) if np.isfinite(value) else None
         for figure, value in figures.items()
     }
+
+
+def _weighted(values: np.ndarray, weight: np.ndarray, name: str) -> float:
+    """The mean by examples; of RMSE the root of the mean square over all of them."""
+    if name == "rmse":
+        return np.sqrt(np.average(np.square(values), weights=weight))
+    return np.average(values, weights=weight)
 
 
 def pick_lambda(path: np.ndarray, metric: np.ndarray) -> np.ndarray:

@@ -67,7 +67,8 @@ def evaluate(
     numbers = federation.num_clients + unseen_ids
     newcomers = partial(newcomer_states, sim, state)
     of_unseen = _by_client(sim, sim.views, state, unseen, newcomers, numbers)
-    lines += _records(sim, of_unseen, unseen, {"unseen": unseen_ids})
+    by_group = {f"unseen {name}": ids for name, ids in _groups(unseen).items()}
+    lines += _records(sim, of_unseen, unseen, {"unseen": unseen_ids, **by_group})
     return lines, values | {f"unseen:{name}": a for name, a in of_unseen.items()}
 
 

@@ -166,6 +166,13 @@ def test_the_weight_follows_its_client():
     assert found["weighted"] == 3
 
 
+def test_the_weighted_rmse_is_that_of_all_examples():
+    errors = np.array([3.0, 1.0, 2.0, -2.0])
+    of_clients = np.array([3.0, np.sqrt(3)])
+    found = over_clients.summarise(of_clients, np.array([1.0, 3.0]), "rmse")
+    assert found["weighted"] == pytest.approx(np.sqrt(np.square(errors).mean()))
+
+
 def test_figures_of_nobody_are_none():
     found = over_clients.summarise(np.full(3, np.nan), np.ones(3))
     assert set(found.values()) == {None}

@@ -149,6 +149,7 @@ def test_groups_of_clients_have_figures_and_one_is_held_out(tmp_path):
     count = {each["clients"]: each["count"] for each in found.last.records}
     assert count["domain=art"] == count["domain=sketch"] == count["unseen"] == 2
     assert "domain=photo" not in count
+    assert count["unseen domain=photo"] == 2
     values = found.clients["server/test/accuracy"][-1, :2]
     mean = found.last.of("domain=art").server.test.accuracy
     np.testing.assert_allclose(mean, values.mean(), rtol=1e-6)

@@ -1,11 +1,13 @@
 """The record of a partition, and what the partitions share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pfljax.data.edge import as_integers, brief
+
+Indices = Sequence[int] | np.ndarray
 
 UNUSED = -1  # the owner of an example that no client holds
 
@@ -31,12 +33,16 @@ def from_owner(owner: np.ndarray, num_clients: int) -> Partition:
     return Partition(order=order, size=size)
 
 
-def from_indices(indices: Sequence[Sequence[int] | np.ndarray]) -> Partition:
+def from_indices(indices: Sequence[Indices] | Mapping[Any, Indices]) -> Partition:
     """Makes a partition from one list of indices of examples for each client.
+
+    A mapping from clients to lists is taken in its order.
 
     Raises:
         ValueError: there is no list, or a client's indices are no integers.
     """
+    if isinstance(indices, Mapping):
+        indices = list(indices.values())
     if not isinstance(indices, Sequence | np.ndarray) or not len(indices):
         raise ValueError(
             f"indices are {brief(indices)}; expected one list for each client"

@@ -44,7 +44,7 @@ def test_a_file_deals_as_its_lists(arrays, tmp_path, kind, examples):
     found = federate(arrays, f"file:path={write(tmp_path, kind)}", **options)
     dealt = np.flatnonzero(arrays.official == 0) if examples == "train" else range(12)
     lists = [[int(dealt[row]) for row in rows] for rows in IN_ORDER]
-    expected = federate(arrays, from_indices(lists), **options)
+    expected = federate(arrays, from_indices(dict(enumerate(lists))), **options)
     assert found.manifest["sha256"] == expected.manifest["sha256"]
 
 
