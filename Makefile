@@ -9,7 +9,8 @@ TESTS = tests
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 PINS := $(wildcard .ci/constraints-$(VERSION).txt)
-PIP := $(VENV)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PINS:%=-c %)
+# uv installs in a quarter of pip's time.
+INSTALL = $(VENV)/bin/uv pip install --quiet --python $(VENV)/bin/python $(PINS:%=-c %)
 
 .PHONY: demo test fast slow docs devices table clean
 
@@ -42,15 +43,16 @@ table: $(VENV)/installed
 
 $(VENV)/installed: pyproject.toml $(PINS)
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e .
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(INSTALL) -e .
 	touch $@
 
 $(VENV)/tested: $(VENV)/installed
-	$(PIP) -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	touch $@
 
 $(VENV)/documented: $(VENV)/installed
-	$(PIP) -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 clean:
