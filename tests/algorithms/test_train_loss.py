@@ -3,6 +3,8 @@
 All examples of a quadratic client are equal, so every minibatch has the loss F_k.
 """
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -34,15 +36,25 @@ def own_loss(w):
     return toy.A[K] / 2 * ((w - toy.B[K]) ** 2).sum()
 
 
+@cache
+def training(method):
+    """The program of a turn of client k from START, of the number of steps."""
+
+    def train(steps):
+        params = toy.unflat(START)
+        server = method.init(params, 4, KEY)
+        client = method.init_client(params, jnp.int32(K), KEY)
+        turn = toy.turn(KEY, 0, steps, K)
+        message = method.message(turn, server, client)
+        data = toy.one(toy.quadratic_clients(), K)
+        return method.train(turn, message, client, data)
+
+    return jax.jit(train)
+
+
 def trained(method, steps):
     """(client state, upload, metrics) of client k after `steps` from START."""
-    params = toy.unflat(START)
-    server = method.init(params, 4, KEY)
-    client = method.init_client(params, jnp.int32(K), KEY)
-    turn = toy.turn(KEY, 0, steps, K)
-    message = method.message(turn, server, client)
-    data = toy.one(toy.quadratic_clients(), K)
-    return method.train(turn, message, client, data)
+    return training(method)(steps)
 
 
 def sent(client, upload):
