@@ -18,6 +18,8 @@ def infer_kind(y: np.ndarray) -> str:
         return "regression" if real else "classes"
     if y.ndim != 2 or y.dtype.kind not in "biuf":
         return "classes"
+    if y.shape[1] == 1 and y.dtype.kind != "f":
+        return "classes"  # labels with an axis too many, which are refused
     if np.isin(y, (0, 1)).all():
         return "multilabel"
     return "regression" if y.dtype.kind == "f" else "tokens"

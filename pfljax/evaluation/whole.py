@@ -57,15 +57,19 @@ def mean_average_precision(outputs: Array, y: Array, mask: Array) -> Array:
 
 
 def r2(outputs: Array, y: Array, mask: Array) -> Array:
-    """The coefficient of determination, as a mean over targets.
+    """The coefficient of determination, as a mean over the targets that vary.
 
-    NaN for a client whose targets are all equal.
+    NaN for a client whose examples all have the same targets.
     """
     counted = mask[:, None]
     center = (counted * y).sum(0) / _or_nan(mask.sum())
     spread = (counted * jnp.square(y - center)).sum(0)
     error = jnp.where(counted > 0, jnp.square(outputs - y), 0).sum(0)
-    return (1 - error / _or_nan(spread)).mean()
+    # Equal numbers have a spread, by rounding.
+    greatest = jnp.where(counted > 0, y, -jnp.inf).max(0)
+    varies = greatest > jnp.where(counted > 0, y, jnp.inf).min(0)
+    each = jnp.where(varies, 1 - error / jnp.where(varies, spread, 1), 0)
+    return each.sum() / _or_nan(varies.sum())
 
 
 def hit_rate(outputs: Array, y: Array, mask: Array) -> Array:

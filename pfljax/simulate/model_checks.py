@@ -83,7 +83,7 @@ def check_own(
         return
     algorithm = setting.algorithm
 
-    def predict(key: Key, data: ClientData, batch: Batch) -> tuple[dict, Any]:
+    def predict(key: Key, data: ClientData, batch: Batch) -> tuple[dict, Any, Any]:
         server, client, turn = first_turn(algorithm, task, shape.num_clients, key, data)
         message = algorithm.message(turn, server, client)
         trained = algorithm.train(turn, message, client, data)
@@ -104,14 +104,15 @@ def check_own(
             logits["newcomer"] = algorithm.predict(model, batch)
         if algorithm.quantities is not None:
             quantities = algorithm.quantities(server, client)
-        return logits, quantities
+        return logits, quantities, task.predict(task.init(key), batch)
 
     batch_size = setting.local.batch_size
     batch = shapes_of_batch(task, batch_size, shape.input_shape)
     client = shapes_of_client(task, shape.input_shape)
-    logits, quantities = jax.eval_shape(predict, shape_of_key(), client, batch)
+    traced = jax.eval_shape(predict, shape_of_key(), client, batch)
+    logits, quantities, expected = traced
     for role, values in logits.items():
-        _check_logits(name, role, values, (batch_size, task.num_classes))
+        _check_logits(name, role, values, expected.shape)
     if algorithm.quantities is not None:
         _check_quantities(name, quantities)
 
@@ -135,13 +136,13 @@ def check_observed(
     contract.check_model(sent.upload, shapes_of_model(task))
 
 
-def _check_logits(name: str, role: str, logits: Any, expected: tuple[int, int]) -> None:
+def _check_logits(name: str, role: str, logits: Any, expected: tuple[int, ...]) -> None:
     shape = getattr(logits, "shape", None)
     if shape != expected:
         came = f"a {type(logits).__name__}" if shape is None else f"shape {list(shape)}"
         raise ValueError(
             f"`predict` of the method {name!r} gave logits of {came} for the model of "
-            f"`{role}`; expected [B, K], here {list(expected)}"
+            f"`{role}`; expected {list(expected)}, as from the task's `predict`"
         )
 
 

@@ -26,6 +26,7 @@ class Shape(NamedTuple):
     shift: Any = 0.0
     scale: Any = 1.0
     kind: str = "classes"  # of the targets, a name in `core.kinds`
+    target_shape: tuple[int, ...] = ()  # of one example
     # Metrics of all examples of a client, by name, and the most examples of one.
     metrics: tuple[tuple[str, Callable[..., Any]], ...] = ()
     most: int = 0
@@ -52,6 +53,7 @@ def make_shape(experiment: Experiment, federation: Federation) -> Shape:
         input_shape=federation.train.examples.x.shape[1:],
         num_classes=federation.num_classes,
         kind=federation.kind,
+        target_shape=federation.train.examples.y.shape[1:],
         metrics=metrics,
         most=_most_evaluated(federation) if metrics else 0,
         shift=_hashable(federation.shift),

@@ -31,7 +31,8 @@ def own(values):
 
 
 def test_reals():
-    y = RNG.normal(100, 3, (PADDED, 2)).astype(np.float32)
+    y = RNG.normal(100, 3, (PADDED, 3)).astype(np.float32)
+    y[:, 2] = 1.7  # it does not vary, and so has no R2
     outputs = y + RNG.normal(size=y.shape).astype(np.float32)
     outputs[0], outputs[-1] = np.nan, np.inf  # of other clients
     found = score("regression", outputs, y, ["r2"])
@@ -40,10 +41,11 @@ def test_reals():
     expected = {
         "rmse": np.sqrt(mse),
         "mae": reference.mean_absolute_error(a, b),
-        "r2": reference.r2_score(a, b),
+        "r2": reference.r2_score(a[:, :2], b[:, :2]),
         "loss": mse,
     }
     assert found == pytest.approx(expected, rel=1e-5)
+    assert np.isnan(score("regression", outputs[:, 2:], y[:, 2:], ["r2"])["r2"])
 
 
 def test_labels():

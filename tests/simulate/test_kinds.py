@@ -44,6 +44,35 @@ def test_what_needs_classes_is_refused(finished, clients):
             pfljax.run(job, clients, quiet=True)
 
 
+def scalar(outputs, y):
+    return (outputs[:, 0] - y[:, 0]).mean() ** 2
+
+
+def each(outputs, y, mask):
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("kind", "targets", "settings", "wrong"),
+    [
+        ("regression", (60,), {"loss": scalar}, "scalar"),
+        ("regression", (60,), {"metrics": each}, "each"),
+        ("tokens", (60, 2), {}, "targets"),
+        ("tokens", (60, 3), {"model": "mlp"}, "targets"),
+        ("ratings", (60,), {"model": "mlp"}, "matrix_factorization"),
+    ],
+)
+def test_shapes_that_would_broadcast_are_refused(kind, targets, settings, wrong):
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 5, (60, 3)), rng.integers(0, 5, targets)
+    arrays = data.from_arrays(x, y, task=kind, name="mine")
+    clients = data.federate(arrays, "iid", num_clients=3, seed=0)
+    job = Experiment("fedavg", rounds=1, cohort=2, out="unused")
+    own = {k: f"{__file__}:{v.__name__}" for k, v in settings.items() if callable(v)}
+    with pytest.raises(ValueError, match=wrong):
+        pfljax.run(job.replace(**settings | own), clients, quiet=True)
+
+
 def test_a_client_without_the_metric_is_left_out_and_one_that_diverged_is_not():
     method = type("", (), {"adaptation_steps": 0})
     values = {"auc": [0.5, np.nan, 0.7], "loss": [1.0, 1.0, 1.0]}
