@@ -92,7 +92,7 @@ def _mean_probability(outputs: Array, log_weights: Any = None) -> Array:
     log_p = jax.nn.log_softmax(outputs)
     if log_weights is None:
         return jax.nn.logsumexp(log_p, axis=0) - math.log(len(outputs))
-    return jax.nn.logsumexp(_beside(log_weights, log_p) + log_p, axis=0)
+    return jax.nn.logsumexp(_with_axes_of(log_p, log_weights) + log_p, axis=0)
 
 
 def _mean_of_labels(outputs: Array, log_weights: Any = None) -> Array:
@@ -104,10 +104,11 @@ def _mean_of_labels(outputs: Array, log_weights: Any = None) -> Array:
 def _mean(outputs: Array, log_weights: Any = None) -> Array:
     if log_weights is None:
         return jnp.mean(outputs, 0)
-    return jnp.sum(_beside(jnp.exp(log_weights), outputs) * outputs, 0)
+    return jnp.sum(_with_axes_of(outputs, jnp.exp(log_weights)) * outputs, 0)
 
 
-def _beside(weights: Array, outputs: Array) -> Array:
+def _with_axes_of(outputs: Array, weights: Array) -> Array:
+    """The weights [n] with further axes of length 1, as outputs [n, ...] have."""
     return weights.reshape(-1, *[1] * (outputs.ndim - 1))
 
 
