@@ -6,8 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.factories import validate
-from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow, plain
 from pfljax.data.targets import convert_target, infer_kind, strata
+from pfljax.data.values import (
+    Classes,
+    as_array,
+    brief,
+    check_scaling,
+    infer_type,
+    to_32_bits,
+)
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
@@ -145,7 +152,7 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
     if x.dtype == np.uint8:
         return x
     if x.dtype.kind in "iu":
-        return narrow("x", x, np.int32)
+        return to_32_bits("x", x, np.int32)
     if x.dtype.kind != "f":
         raise ValueError(f"x is of type {x.dtype}; expected uint8, integers or floats")
     # A NaN makes both extremes NaN, so no flags of the size of x are needed.
@@ -155,7 +162,7 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
             f"x holds NaN or infinity in {np.sum(~finite)} of {len(x)} examples, first "
             f"in example {np.argmin(finite)}; remove or repair them"
         )
-    return narrow("x", x, np.float32)
+    return to_32_bits("x", x, np.float32)
 
 
 def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
@@ -250,7 +257,7 @@ def _rows(name: str, values: Any, count: int) -> np.ndarray:
 
 def _column(name: str, values: Any, count: int) -> np.ndarray:
     """Converts one value for each example to an array [N]."""
-    column = plain(as_array(name, values))
+    column = infer_type(as_array(name, values))
     if column.shape != (count,):
         raise ValueError(
             f"{name} has shape {list(column.shape)}, but x has {count} examples; "

@@ -16,7 +16,6 @@ from pfljax.data.arrays import (
     Arrays,
     renumber,
 )
-from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import flip_labels
 from pfljax.data.manifest import describe, find_left_out, find_names
@@ -31,6 +30,7 @@ from pfljax.data.split import (
     choose_source,
     split_examples,
 )
+from pfljax.data.values import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 
 EXAMPLES = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes")

@@ -10,7 +10,7 @@ from pfljax.data import (
     from_arrays,
     from_indices,
 )
-from pfljax.data.edge import MOST_CLASSES
+from pfljax.data.values import MOST_CLASSES
 
 NAN, INF = float("nan"), float("inf")
 X, Y = np.ones((4, 2), np.float32), np.array([0, 1, 2, 0])

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.data.edge import as_integers, brief
+from pfljax.data.values import as_integers, brief
 
 Indices = Sequence[int] | np.ndarray
 

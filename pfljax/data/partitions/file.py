@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.factories import component
-from pfljax.data.edge import ClientsOrNone, Seed, as_integers, reading
+from pfljax.data.files import reading
 from pfljax.data.partitions.base import Partition, check_partition, from_indices
+from pfljax.data.values import ClientsOrNone, Seed, as_integers
 
 EXPECTED = (
     'expected JSON {"client": [indices]}, an .npz file with an array of indices for '

@@ -14,7 +14,7 @@ import numpy as np
 from pfljax.core.factories import validate
 from pfljax.core.ranges import AtLeastOne
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import read_npz, reading
+from pfljax.data.files import read_npz, reading
 from pfljax.data.sources import cache
 
 LAYOUT = (

@@ -16,8 +16,9 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import Classes, brief, plain, reading
+from pfljax.data.files import reading
 from pfljax.data.sources.characters import ALPHABETS, Alphabet, indices
+from pfljax.data.values import Classes, brief, infer_type
 
 MOST_UNNAMED = 1000  # classes; more must be given, or be fewer than the examples
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
@@ -169,7 +170,7 @@ def _encode(x: list[Any], y: list[Any], letters: str) -> tuple[np.ndarray, np.nd
     """Converts one user's examples and labels to arrays."""
     kinds = {type(value) for value in (*x, *y)}
     if str not in kinds:
-        return np.asarray(x, np.float32), plain(np.asarray(y))
+        return np.asarray(x, np.float32), infer_type(np.asarray(y))
     lengths = set(map(len, x))
     # Joining raises a TypeError where texts and numbers are mixed.
     codes = indices("".join(x), letters)

@@ -15,7 +15,7 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import reading
+from pfljax.data.files import reading
 
 LAYOUT = "expected the folder of a data set of PFLlib, with config.json, train and test"
 PARTS = OFFICIAL_NAMES[:2]

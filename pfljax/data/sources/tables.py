@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import plain
 from pfljax.data.sources.cells import examples
+from pfljax.data.values import infer_type
 
 ROWS = 4096  # of a chunk
 EXPECTED = "expected a table with a column label= and columns of numbers"
@@ -149,7 +149,7 @@ def _column(table: Any, name: str, rows: int) -> np.ndarray:
     if column.hasnans:
         row = rows + column.isna().to_numpy().argmax()
         raise ValueError(f"column {name!r} lacks a value in row {row}")
-    return plain(column.to_numpy())
+    return infer_type(column.to_numpy())
 
 
 def _official(name: str, column: np.ndarray) -> np.ndarray:
