@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.factories import validate
+from pfljax.core.requirements import require_a
 from pfljax.data.targets import convert_target, infer_kind, strata
 from pfljax.data.values import (
     Classes,
@@ -19,6 +20,7 @@ from pfljax.data.values import (
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
 OFFICIAL_TRAIN, OFFICIAL_TEST, OFFICIAL_VALIDATION = range(3)
+RENUMBER = "renumber them by np.unique(y, return_inverse=True)[1]"
 
 
 class Grouping(NamedTuple):
@@ -79,8 +81,8 @@ def from_arrays(
     Args:
         x: uint8 stays uint8; other integers become int32 and floats float32, in whose
             range they must lie.
-        y: integers from 0; they may be stored as floats. Other tasks have the targets
-            that `pfljax.core.kinds` lists.
+        y: integers from 0; they may be stored as floats, and False and True are 0 and
+            1. Other tasks have the targets that `pfljax.core.kinds` lists.
         client: the client of each example, [N] integers or texts; stored as 0 .. C-1
             in sorted order.
         official: 0 train, 1 test, 2 validation for each example; all train by default.
@@ -101,6 +103,8 @@ def from_arrays(
         ValueError: data are empty or masked, lengths differ, types are wrong, or a
             number is NaN, infinite or beyond 32 bits.
     """
+    expected = "values of each example by name: {'domain': domains}"
+    require_a("groups", groups or {}, Mapping, expected)
     x = _convert_x(as_array("x", x))
     task = task or infer_kind(as_array("y", y))
     if task == "classes":
@@ -166,6 +170,8 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
 
 
 def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
+    if y.dtype.kind == "b":
+        y = y.astype(np.int32)
     if y.dtype.kind not in "iu":
         raise ValueError(
             f"labels are of type {y.dtype}; expected integers 0 .. K-1, none missing"
@@ -174,21 +180,20 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
         raise ValueError(f"the smallest label is {y.min()}; labels start at 0")
     if num_classes is not None and y.max() >= num_classes:
         raise ValueError(
-            f"the largest label is {y.max()}, but num_classes is {num_classes}; "
-            f"choose num_classes >= {y.max() + 1}"
+            f"the largest label is {y.max()}, but the number of classes is "
+            f"{num_classes}; labels count from 0: give at least {y.max() + 1} classes"
         )
     # If labels were ids, the model would have as many logits.
     if num_classes is None and y.max() >= len(y):
         raise ValueError(
             f"the largest label is {y.max()}, but there are {len(y)} examples: labels "
-            "are classes 0 .. K-1, not ids; renumber them by np.unique(y, "
-            "return_inverse=True)[1], or give num_classes"
+            f"are classes 0 .. K-1, not ids; {RENUMBER}, or give the number of classes"
         )
     # A model would have an output for a class that no example has.
     if num_classes is None and y.min() > 0:
         raise ValueError(
-            f"the smallest label is {y.min()}; labels start at 0: subtract "
-            f"{y.min()}; or give num_classes, if smaller classes have no examples here"
+            f"the smallest label is {y.min()}; labels are classes 0 .. K-1: "
+            f"{RENUMBER}, or give the number of classes, if some have no examples here"
         )
     return y.astype(np.int32)
 

@@ -30,13 +30,13 @@ def read_npz(
     needed: Sequence[str],
     optional: Sequence[str] = (),
     *,
-    refuse_others: bool = False,
+    strict: bool = False,
 ) -> dict[str, np.ndarray]:
     """Reads the arrays of these names from an .npz file.
 
     Raises:
         ValueError: the file is cut or lacks an array, or it has another one and
-            `refuse_others` is set.
+            `strict` is set.
     """
     # Reading a pipe would never end, and NumPy takes other files for pickles.
     if not file.is_file() or not zipfile.is_zipfile(file):
@@ -49,7 +49,7 @@ def read_npz(
     missing = [name for name in needed if name not in arrays]
     if missing:
         raise ValueError(f"it lacks {missing[0]!r}; it has {names}")
-    if refuse_others and (others := sorted(set(names) - set(wanted))):
+    if strict and (others := sorted(set(names) - set(wanted))):
         raise ValueError(
             f"it has {', '.join(others)}, which would not be read; write it again with "
             f"no other arrays than {', '.join((*needed, *optional))}"

@@ -153,10 +153,7 @@ def file(num_clients: int, *, path: str) -> Profile:
     """
     with reading(Path(path), "write one by numpy.savez(path, step=, down=, up=)"):
         stored = read_npz(
-            Path(path),
-            ("step", "down", "up"),
-            ("jitter", "availability"),
-            refuse_others=True,
+            Path(path), ("step", "down", "up"), ("jitter", "availability"), strict=True
         )
         arrays = {"jitter": 0.0, "availability": 1.0} | stored
         return check_profile(arrays, num_clients, path)

@@ -40,8 +40,10 @@ def convert_target(kind: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     if not np.isfinite(y.astype(np.float64)).all():
         raise ValueError(f"targets hold NaN or infinity; {expected}")
     if kind == "tokens":
-        if y.dtype.kind == "f" or y.min() < -1:
-            raise ValueError(f"targets are {y.dtype} from {y.min()}; {expected}")
+        if y.dtype.kind == "f" or y.min() < -1 or y.max() < 0:
+            raise ValueError(
+                f"targets are {y.dtype} from {y.min()} to {y.max()}; {expected}"
+            )
         return y.astype(np.int32), int(y.max()) + 1
     if kind == "multilabel" and not np.isin(y, (0, 1)).all():
         raise ValueError(f"targets hold {y[~np.isin(y, (0, 1))][0]:g}; {expected}")

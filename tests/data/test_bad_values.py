@@ -103,6 +103,20 @@ def test_federate(name):
     one_line(error)
 
 
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        (np.ones((4, 3), int), {}, "'shards' divides labels, and .* tokens have none"),
+        (np.arange(4) / 3, {"noise": "pair:rate=0.1"}, "but the task is 'regression'"),
+    ],
+)
+def test_what_needs_classes_is_refused(y, options, message):
+    task = "tokens" if y.ndim > 1 else "regression"
+    how = "shards" if task == "tokens" else "iid"
+    with pytest.raises(ValueError, match=message):
+        federate(from_arrays(X, y, task=task), how, num_clients=2, seed=0, **options)
+
+
 @pytest.mark.parametrize("arrays", [None, (X, Y)])
 def test_federate_wants_arrays(arrays):
     with pytest.raises(ValueError, match=r"arrays is .*; expected what load"):

@@ -133,7 +133,7 @@ def npz(*, path: str, scale: Positive | None = None, task: str | None = None) ->
     if not file.exists():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
     with reading(file, NPZ):
-        stored = read_npz(file, ("x", "y"), OPTIONAL, refuse_others=True)
+        stored = read_npz(file, ("x", "y"), OPTIONAL, strict=True)
         domain = stored.get("domain")
         return from_arrays(
             stored["x"],

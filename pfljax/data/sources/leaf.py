@@ -22,7 +22,12 @@ from pfljax.data.values import Classes, brief, infer_type
 
 MOST_UNNAMED = 1000  # classes; more must be given, or be fewer than the examples
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
-LAYOUT = 'expected {"users": [user], "user_data": {user: {"x": x, "y": labels}}}'
+LAYOUT = (
+    'expected {"users": [user], "user_data": {user: {"x": x, "y": labels}}}, where x '
+    "are numbers (FEMNIST), or texts whose next character is y (Shakespeare); link "
+    "the images of CelebA as CLIENT/CLASS/*.jpg for the data set images, and write the "
+    "words of Sent140 and Reddit as integers for npz"
+)
 
 
 class User(NamedTuple):
@@ -171,8 +176,10 @@ def _encode(x: list[Any], y: list[Any], letters: str) -> tuple[np.ndarray, np.nd
     kinds = {type(value) for value in (*x, *y)}
     if str not in kinds:
         return np.asarray(x, np.float32), infer_type(np.asarray(y))
+    if kinds != {str}:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(f"x and y are {found}")
     lengths = set(map(len, x))
-    # Joining raises a TypeError where texts and numbers are mixed.
     codes = indices("".join(x), letters)
     labels = indices("".join(y), letters)
     if len(lengths) > 1 or set(map(len, y)) != {1}:

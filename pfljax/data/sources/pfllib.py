@@ -87,6 +87,11 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
         np.lib.format.read_array_header_1_0(stream)
         data = _Unpickler(stream).load().item()
     x, y = np.asarray(data["x"]), np.asarray(data["y"])
+    if x.dtype == object:
+        raise ValueError(
+            "its x are texts, pairs of tokens and a length; write the tokens as "
+            "integers [N, length], with client and official, for the data set npz"
+        )
     if len(x) != len(y):
         raise ValueError(f"it has {len(x)} x and {len(y)} y")
     return x, y

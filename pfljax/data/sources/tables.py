@@ -62,9 +62,12 @@ def read(
     """
     known = class_names or {}
     x, values = _collect(chunks, columns, size)
-    labels = _stack([values[name] for name in _list(columns.label)])
+    targets = _list(columns.label)
+    labels = _stack([values[name] for name in targets])
     names = known.get(columns.label)
     if labels.dtype.kind == "U":
+        if len(targets) > 1 or columns.task not in (None, "classes"):
+            _refuse_texts(targets, values)
         found, labels = np.unique(labels, return_inverse=True)
         names = [*map(str, found)]
     for column in known.keys() & values.keys() - {columns.label}:
@@ -106,7 +109,7 @@ def _collect(
     skipped = _list(columns.skip)
     x: Any = None
     rows = 0
-    for chunk in chunks:
+    for chunk in filter(len, chunks):
         for name in (*parts, *skipped):
             column = _column(chunk, name, rows)
             if name in parts:
@@ -162,6 +165,15 @@ def _official(name: str, column: np.ndarray) -> np.ndarray:
             f"column {name!r} has {unknown[0]!r}; expected {', '.join(OFFICIAL_NAMES)}"
         )
     return np.array([OFFICIAL_NAMES.index(part) for part in column.tolist()])
+
+
+def _refuse_texts(targets: list[str], values: Mapping[str, np.ndarray]) -> None:
+    """Raises a ValueError with a text of the first of these columns that has texts."""
+    name = next(name for name in targets if values[name].dtype.kind == "U")
+    raise ValueError(
+        f"column {name!r} has the text {values[name].item(0)!r}; only classes in "
+        "one column may be texts: write numbers, with a decimal point"
+    )
 
 
 def _stack(labels: list[np.ndarray]) -> np.ndarray:

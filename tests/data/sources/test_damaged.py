@@ -109,7 +109,7 @@ def test_a_packed_set_is_read_as_it_was_written(tmp_path):
 PACKED = {
     "UnidentifiedImageError: cannot identify": {"train_webp": np.zeros(20, np.uint8)},
     "IndexError: index 4 is out of bounds": {"y_train": np.arange(5)},
-    "the largest label is 80, but num_classes is 10": {"y_test": np.arange(4) + 77},
+    "largest label is 80, but the number of classes": {"y_test": np.arange(4) + 77},
 }  # fmt: skip
 
 
