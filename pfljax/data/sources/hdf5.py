@@ -19,7 +19,7 @@ from pfljax.data.values import Classes
 ROOT = "examples"  # the group of the clients
 LAYOUT = (
     f"expected {ROOT}/CLIENT with columns of numbers x= and label=, as TFF writes "
-    "EMNIST and CIFAR-100; its texts are read by shakespeare_roles or leaf"
+    "EMNIST and CIFAR-100; texts are not read: for Shakespeare choose leaf"
 )
 
 

@@ -25,8 +25,8 @@ PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
 LAYOUT = (
     'expected {"users": [user], "user_data": {user: {"x": x, "y": labels}}}, where x '
     "are numbers (FEMNIST), or texts whose next character is y (Shakespeare); link "
-    "the images of CelebA as CLIENT/CLASS/*.jpg for the data set images, and write the "
-    "words of Sent140 and Reddit as integers for npz"
+    "images (CelebA) as CLIENT/CLASS/*.jpg for images:path=, and write words (Sent140, "
+    "Reddit) as integers for npz:path="
 )
 
 
