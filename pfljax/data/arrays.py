@@ -20,7 +20,6 @@ from pfljax.data.values import (
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
 OFFICIAL_TRAIN, OFFICIAL_TEST, OFFICIAL_VALIDATION = range(3)
-RENUMBER = "renumber them by np.unique(y, return_inverse=True)[1]"
 
 
 class Grouping(NamedTuple):
@@ -176,24 +175,17 @@ def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
         raise ValueError(
             f"labels are of type {y.dtype}; expected integers 0 .. K-1, none missing"
         )
-    if y.min() < 0:
-        raise ValueError(f"the smallest label is {y.min()}; labels start at 0")
     if num_classes is not None and y.max() >= num_classes:
         raise ValueError(
             f"the largest label is {y.max()}, but the number of classes is "
             f"{num_classes}; labels count from 0: give at least {y.max() + 1} classes"
         )
-    # If labels were ids, the model would have as many logits.
-    if num_classes is None and y.max() >= len(y):
+    # For ids, or a class that no example has, the model would have an output in vain.
+    if y.min() < 0 or (num_classes is None and (y.min() > 0 or y.max() >= len(y))):
         raise ValueError(
-            f"the largest label is {y.max()}, but there are {len(y)} examples: labels "
-            f"are classes 0 .. K-1, not ids; {RENUMBER}, or give the number of classes"
-        )
-    # A model would have an output for a class that no example has.
-    if num_classes is None and y.min() > 0:
-        raise ValueError(
-            f"the smallest label is {y.min()}; labels are classes 0 .. K-1: "
-            f"{RENUMBER}, or give the number of classes, if some have no examples here"
+            f"{len(y)} labels are from {y.min()} to {y.max()}; expected classes 0 .. "
+            "K-1: renumber them by np.unique(y, return_inverse=True)[1], or give the "
+            "number of classes, if some have no examples here"
         )
     return y.astype(np.int32)
 

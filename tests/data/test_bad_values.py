@@ -29,7 +29,7 @@ ARRAYS = {
     "f64big": ({"x": X.astype(float) * 1e300}, r"x holds 1e\+300, but is stored"),
     "i64big": ({"x": X.astype(int) * 2**40}, "x holds 1099511627776, .* as int32"),
     "u64big": ({"x": X.astype(np.uint64) * 2**63}, "x holds 9223372036854775808, but"),
-    "ybig": ({"y": Y + 2**33}, "label is 8589934594, but there are 4 examples"),
+    "ybig": ({"y": Y + 2**33}, "4 labels are from 8589934592 to 8589934594;"),
     "xmasked": ({"x": np.ma.masked_array(X, HIDDEN)}, "x is a masked array, .* lost"),
     "xragged": ({"x": [[1, 2], [3]]}, "x is no array .*; expected examples of one sha"),
     "ncf": ({"num_classes": 3.7}, "num_classes is 3.7; expected a whole number"),

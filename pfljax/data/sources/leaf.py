@@ -59,7 +59,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
         raise ValueError(f"the users of {path} have no examples")
     size = [len(user.y) for user in users]
     is_text = {user.x.dtype == np.uint8 for user in users}
-    with reading(Path(path), "repair the data, or give classes=K"):
+    with reading(Path(path), "repair the data, or give classes=K, such as 62"):
         if len(is_text) > 1:
             raise ValueError("it mixes texts and numbers; give all users the same")
         x = np.concatenate([user.x for user in users])
@@ -89,12 +89,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
 
 def _count_classes(y: np.ndarray) -> int | None:
     """Returns K by the labels; None where they may be ids (`from_arrays` decides)."""
-    if y.dtype.kind in "iu" and y.max() < MOST_UNNAMED:
-        if y.min() > 0:
-            raise ValueError(
-                f"labels start at {y.min()}; renumber them from 0, or give classes=K, "
-                "such as 62 for a part of FEMNIST"
-            )
+    if y.dtype.kind in "iu" and y.min() == 0 and y.max() < MOST_UNNAMED:
         return int(y.max()) + 1
     return None
 
