@@ -1,6 +1,6 @@
 """The work of `pfljax inspect`: what pfljax reads of a data set, on one screen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,42 +45,58 @@ def inspect(experiment: Experiment, out: Path) -> None:
     if figure is not None:
         files.make_folder(out.parent)
         save_figure(figure, out.with_suffix(""), [out.suffix[1:]])
-        lines.append(f"The examples of each class and client are drawn in {out}.")
+        lines.append(f"The examples of each client are drawn in {out}.")
     show("\n".join(lines))
 
 
 def _describe(arrays: data.Arrays) -> list[str]:
-    x = arrays.x
-    targets = _line("targets", f"{arrays.kind}, {arrays.y.dtype}{[*arrays.y.shape]}")
+    x, y = arrays.x, arrays.y
+    targets = _line("targets", f"{arrays.kind}, {_describe_array(y)}")
     if arrays.kind == "classes":
-        counts = np.bincount(arrays.y, minlength=arrays.num_classes)
+        counts = np.bincount(y, minlength=arrays.num_classes)
         targets = _line("classes", _count(arrays.class_names, counts))
     official = np.bincount(arrays.official, minlength=len(OFFICIAL_NAMES))
     sizes = zip(OFFICIAL_NAMES, official, strict=True)
+    shifted, scaled = describe_numbers(arrays)
     lines = [
         _line("data set", f"{arrays.name} ({arrays.source})"),
-        _line("x", f"{x.dtype}{list(x.shape)}, from {x.min():g} to {x.max():g}"),
-        _line("models see", f"{describe_numbers(arrays)[1]}, if they take no tokens"),
+        _line("x", _describe_array(x)),
+        _line("models see", f"{scaled} (models of tokens: {shifted})"),
         targets,
         _line("official split", ", ".join(f"{name} {n}" for name, n in sizes if n)),
         _line("natural clients", "none"),
     ]
-    clients: Sequence = ()
     if arrays.client is not None:
         held = np.bincount(arrays.client)
-        clients = arrays.client_names or range(len(held))
-        lines[-1] = _line("natural clients", _count(clients, held))
+        names = arrays.client_names or range(len(held))
+        lines[-1] = _line("natural clients", _count(names, held))
     for group, (number, names) in arrays.groups.items():
         lines.append(_line(group, _count(names, np.bincount(number))))
-    for row in range(min(ROWS, len(x))):
-        values = ", ".join(f"{value:.4g}" for value in x[row].flat[:12])
-        label = str(arrays.y[row])
+    return [*lines, *_describe_examples(arrays)]
+
+
+def _describe_examples(arrays: data.Arrays) -> Iterator[str]:
+    for row in range(min(ROWS, len(arrays.x))):
+        y, whose = arrays.y[row], ""
+        target = f"target {_list_values(y)}"
         if arrays.kind == "classes":
-            label = arrays.class_names[arrays.y[row]]
-        owner = arrays.client
-        whose = "" if owner is None else f" of client {clients[owner[row]]}"
-        lines.append(_line(f"example {row}", f"class {label}{whose}, x = [{values}, …"))
-    return lines
+            target = f"class {arrays.class_names[y]}"
+        if arrays.client is not None:
+            number = arrays.client[row]
+            names = arrays.client_names
+            whose = f" of client {names[number] if names else number}"
+        shown = f"{target}{whose}, x = {_list_values(arrays.x[row])}"
+        yield _line(f"example {row}", shown)
+
+
+def _describe_array(array: np.ndarray) -> str:
+    shape = list(array.shape)
+    return f"{array.dtype}{shape}, from {array.min():g} to {array.max():g}"
+
+
+def _list_values(array: np.ndarray) -> str:
+    values = ", ".join(f"{value:.4g}" for value in array.flat[:12])
+    return f"[{values}, …" if array.size > 12 else f"[{values}]"
 
 
 def _describe_clients(title: str, clients: data.Federation) -> str:

@@ -44,6 +44,10 @@ TAKES = {
     "metrics": ("outputs", "y", "mask"),
     "augment": ("x", "key"),
 }
+MADE_BY = {  # how users make what a factory of a kind returns
+    "data set": ", which from_arrays(x, y) makes",
+    "partition": ", which data.from_indices(lists) makes",
+}
 # What a selection takes by name beside these and `FILLED_IN`.
 FACTS = "seconds", "epochs", "task", "least_label", "greatest_label", "label_count"
 
@@ -86,6 +90,7 @@ def build(
         built = built()
     if is_own(choice.name):
         expected = f"{returns.__module__}.{returns.__name__}"
+        expected += MADE_BY.get(kind, "")
         requirements.require_a(f"what {choice.name} returns", built, returns, expected)
     return built
 

@@ -6,8 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.core.factories import validate
-from pfljax.data.edge import Classes, as_array, brief, check_scaling, narrow, plain
+from pfljax.core.requirements import require_a
 from pfljax.data.targets import convert_target, infer_kind, strata
+from pfljax.data.values import (
+    Classes,
+    as_array,
+    brief,
+    check_scaling,
+    infer_type,
+    to_32_bits,
+)
 
 OFFICIAL_NAMES = ("train", "test", "validation")
 OWN = "given by the user"  # the source of unpublished data
@@ -72,8 +80,8 @@ def from_arrays(
     Args:
         x: uint8 stays uint8; other integers become int32 and floats float32, in whose
             range they must lie.
-        y: integers from 0; they may be stored as floats. Other tasks have the targets
-            that `pfljax.core.kinds` lists.
+        y: integers from 0; they may be stored as floats, and False and True are 0 and
+            1. Other tasks have the targets that `pfljax.core.kinds` lists.
         client: the client of each example, [N] integers or texts; stored as 0 .. C-1
             in sorted order.
         official: 0 train, 1 test, 2 validation for each example; all train by default.
@@ -94,6 +102,8 @@ def from_arrays(
         ValueError: data are empty or masked, lengths differ, types are wrong, or a
             number is NaN, infinite or beyond 32 bits.
     """
+    expected = "values of each example by name: {'domain': domains}"
+    require_a("groups", groups or {}, Mapping, expected)
     x = _convert_x(as_array("x", x))
     task = task or infer_kind(as_array("y", y))
     if task == "classes":
@@ -145,7 +155,7 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
     if x.dtype == np.uint8:
         return x
     if x.dtype.kind in "iu":
-        return narrow("x", x, np.int32)
+        return to_32_bits("x", x, np.int32)
     if x.dtype.kind != "f":
         raise ValueError(f"x is of type {x.dtype}; expected uint8, integers or floats")
     # A NaN makes both extremes NaN, so no flags of the size of x are needed.
@@ -155,33 +165,27 @@ def _convert_x(x: np.ndarray) -> np.ndarray:
             f"x holds NaN or infinity in {np.sum(~finite)} of {len(x)} examples, first "
             f"in example {np.argmin(finite)}; remove or repair them"
         )
-    return narrow("x", x, np.float32)
+    return to_32_bits("x", x, np.float32)
 
 
 def _convert_y(y: np.ndarray, num_classes: int | None) -> np.ndarray:
+    if y.dtype.kind == "b":
+        y = y.astype(np.int32)
     if y.dtype.kind not in "iu":
         raise ValueError(
             f"labels are of type {y.dtype}; expected integers 0 .. K-1, none missing"
         )
-    if y.min() < 0:
-        raise ValueError(f"the smallest label is {y.min()}; labels start at 0")
     if num_classes is not None and y.max() >= num_classes:
         raise ValueError(
-            f"the largest label is {y.max()}, but num_classes is {num_classes}; "
-            f"choose num_classes >= {y.max() + 1}"
+            f"the largest label is {y.max()}, but the number of classes is "
+            f"{num_classes}; labels count from 0: give at least {y.max() + 1} classes"
         )
-    # If labels were ids, the model would have as many logits.
-    if num_classes is None and y.max() >= len(y):
+    # For ids, or a class that no example has, the model would have an output in vain.
+    if y.min() < 0 or (num_classes is None and (y.min() > 0 or y.max() >= len(y))):
         raise ValueError(
-            f"the largest label is {y.max()}, but there are {len(y)} examples: labels "
-            "are classes 0 .. K-1, not ids; renumber them by np.unique(y, "
-            "return_inverse=True)[1], or give num_classes"
-        )
-    # A model would have an output for a class that no example has.
-    if num_classes is None and y.min() > 0:
-        raise ValueError(
-            f"the smallest label is {y.min()}; labels start at 0: subtract "
-            f"{y.min()}; or give num_classes, if smaller classes have no examples here"
+            f"{len(y)} labels are from {y.min()} to {y.max()}; expected classes 0 .. "
+            "K-1: renumber them by np.unique(y, return_inverse=True)[1], or give the "
+            "number of classes, if some have no examples here"
         )
     return y.astype(np.int32)
 
@@ -250,7 +254,7 @@ def _rows(name: str, values: Any, count: int) -> np.ndarray:
 
 def _column(name: str, values: Any, count: int) -> np.ndarray:
     """Converts one value for each example to an array [N]."""
-    column = plain(as_array(name, values))
+    column = infer_type(as_array(name, values))
     if column.shape != (count,):
         raise ValueError(
             f"{name} has shape {list(column.shape)}, but x has {count} examples; "

@@ -16,11 +16,10 @@ from pfljax.data.arrays import (
     Arrays,
     renumber,
 )
-from pfljax.data.edge import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 from pfljax.data.federation import Federation
 from pfljax.data.label_noise import flip_labels
 from pfljax.data.manifest import describe, find_left_out, find_names
-from pfljax.data.partitions import KNOW_THEIR_CLIENTS, parse_name, partition
+from pfljax.data.partitions import BY_LABEL, KNOW_THEIR_CLIENTS, parse_name, partition
 from pfljax.data.partitions.base import Partition, check_partition
 from pfljax.data.split import (
     OFFICIAL,
@@ -31,6 +30,7 @@ from pfljax.data.split import (
     choose_source,
     split_examples,
 )
+from pfljax.data.values import MOST_COUNTS, ClientsOrNone, Fraction, Seed
 
 EXAMPLES = ("train", "all")
 TEST_FROM = ("clients", "official", "official_classes")
@@ -201,6 +201,11 @@ def _deal(
         return how
     if num_clients is None and not (how in KNOW_THEIR_CLIENTS or is_own(how)):
         raise ValueError(f"partition {how!r} needs num_clients, got None")
+    if arrays.kind == "tokens" and how in BY_LABEL:
+        raise ValueError(
+            f"partition {how!r} divides labels, and sequences of tokens have none; "
+            "choose natural, iid or a partition by quantity"
+        )
     if how == "natural" and arrays.client is not None:
         # Clients are renumbered, because some may have no example among these.
         params = {**params, "client": renumber(arrays.client[index])}

@@ -9,8 +9,8 @@ from pfljax.core.factories import validate
 from pfljax.core.ranges import Range
 from pfljax.core.requirements import find
 from pfljax.core.types import ClientData
-from pfljax.data.edge import Seed, as_integers, brief
 from pfljax.data.manifest import GROUPS, NAMES, subset
+from pfljax.data.values import Seed, as_integers, brief
 
 HeldOut = Annotated[
     float,

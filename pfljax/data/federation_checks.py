@@ -7,9 +7,9 @@ import numpy as np
 
 from pfljax.core.types import ClientData, Examples
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import brief, type_text
 from pfljax.data.federation import Federation
 from pfljax.data.manifest import PER_CLIENT
+from pfljax.data.values import brief, type_text
 
 IN_MANIFEST = ("dataset", "kind", "num_classes", "sha256", "sizes", "official_names")
 REMEDY = "data.federate(arrays, data.from_indices(...)) makes one"

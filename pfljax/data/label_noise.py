@@ -98,14 +98,14 @@ def flip_labels(
     arrays: Arrays, split: Split, dealt: Partition, text: str, seed: int
 ) -> Arrays:
     """Flips labels of the examples that clients learn from, by the noise of a text."""
-    noise = label_noise(text, arrays.num_classes)
-    if noise is None:
-        return arrays
-    if arrays.kind != "classes":
+    if text != "none" and arrays.kind != "classes":
         raise ValueError(
             f"noise {text!r} changes classes, but the task is {arrays.kind!r}; choose "
             "noise 'none'"
         )
+    noise = label_noise(text, arrays.num_classes)
+    if noise is None:
+        return arrays
     learnt = split.sizes[TRAIN] + split.sizes[VALIDATION]
     if noise.attackers is not None:
         # The same clients attack in a channel.

@@ -16,7 +16,7 @@ from pfljax.data.targets import integers
 PARTS = ("train", "validation", "test")
 PER_CLIENT = ("clients", "class_histogram", "official")  # and the sizes, by part
 GROUPS = "groups"  # a value of each client by name, such as "domain"
-NAMES = "client_names"  # of natural clients, if they are no numbers
+NAMES = "client_names"  # of clients, if they are no numbers
 
 
 def describe(
@@ -95,7 +95,9 @@ def find_names(arrays: Arrays, dealt: Partition) -> dict[str, Any]:
             by_name = names.setdefault(GROUPS, {})
             by_name[group] = [values[k] for k in of_client]
     owner = natural_owner(arrays, dealt)
-    if owner is not None and arrays.client_names:
+    if dealt.names:
+        names[NAMES] = list(dealt.names)
+    elif owner is not None and arrays.client_names:
         names[NAMES] = [arrays.client_names[k] for k in owner]
     if arrays.class_names != tuple(map(str, range(arrays.num_classes))):
         names["class_names"] = list(arrays.class_names)

@@ -14,7 +14,7 @@ import numpy as np
 from pfljax.core.components import Component
 from pfljax.core.factories import build, component
 from pfljax.core.ranges import Count, NotNegative, Positive
-from pfljax.data.edge import read_npz, reading
+from pfljax.data.files import read_npz, reading
 
 STEP = 0.01  # seconds of a local step at speed 1
 DOWN = 2.5e6  # bytes a second: 20 Mbit/s
@@ -153,7 +153,7 @@ def file(num_clients: int, *, path: str) -> Profile:
     """
     with reading(Path(path), "write one by numpy.savez(path, step=, down=, up=)"):
         stored = read_npz(
-            Path(path), ("step", "down", "up"), ("jitter", "availability"), alone=True
+            Path(path), ("step", "down", "up"), ("jitter", "availability"), strict=True
         )
         arrays = {"jitter": 0.0, "availability": 1.0} | stored
         return check_profile(arrays, num_clients, path)

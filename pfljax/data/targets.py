@@ -6,7 +6,7 @@ import numpy as np
 
 from pfljax.core.kinds import KINDS
 from pfljax.core.requirements import require_known
-from pfljax.data.edge import narrow
+from pfljax.data.values import to_32_bits
 
 DECILES = 10  # of a real target, by which partitions of labels divide
 
@@ -42,12 +42,14 @@ def convert_target(kind: str, y: np.ndarray) -> tuple[np.ndarray, int]:
     if not np.isfinite(y.astype(np.float64)).all():
         raise ValueError(f"targets hold NaN or infinity; {expected}")
     if kind == "tokens":
-        if y.dtype.kind == "f" or y.min() < -1:
-            raise ValueError(f"targets are {y.dtype} from {y.min()}; {expected}")
+        if y.dtype.kind == "f" or y.min() < -1 or y.max() < 0:
+            raise ValueError(
+                f"targets are {y.dtype} from {y.min()} to {y.max()}; {expected}"
+            )
         return y.astype(np.int32), int(y.max()) + 1
     if kind == "multilabel" and not np.isin(y, (0, 1)).all():
         raise ValueError(f"targets hold {y[~np.isin(y, (0, 1))][0]:g}; {expected}")
-    y = y.astype(np.float32) if y.dtype.kind == "b" else narrow("y", y, np.float32)
+    y = y.astype(np.float32) if y.dtype.kind == "b" else to_32_bits("y", y, np.float32)
     return y, y.shape[1]
 
 

@@ -1,6 +1,7 @@
 """Files of `pfljax export`, .npz or .safetensors, without JAX."""
 
 import importlib
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,16 @@ def read_arrays(file: Path) -> dict[str, np.ndarray]:
     """The named arrays of a file.
 
     Raises:
-      ValueError: it needs safetensors, which is not installed.
+      ValueError: it is of another format, or needs safetensors, which is not
+        installed.
       FileError: the file is damaged.
     """
     if file.suffix != SAFE:
+        if not zipfile.is_zipfile(file):
+            raise ValueError(
+                f"{file} is cut, or is no file of `pfljax export`; export the model "
+                "again"
+            )
         return folder.read_arrays(file)
     load = import_safetensors("numpy").load
     try:

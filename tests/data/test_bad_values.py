@@ -10,7 +10,7 @@ from pfljax.data import (
     from_arrays,
     from_indices,
 )
-from pfljax.data.edge import MOST_CLASSES
+from pfljax.data.values import MOST_CLASSES
 
 NAN, INF = float("nan"), float("inf")
 X, Y = np.ones((4, 2), np.float32), np.array([0, 1, 2, 0])
@@ -29,7 +29,7 @@ ARRAYS = {
     "f64big": ({"x": X.astype(float) * 1e300}, r"x holds 1e\+300, but is stored"),
     "i64big": ({"x": X.astype(int) * 2**40}, "x holds 1099511627776, .* as int32"),
     "u64big": ({"x": X.astype(np.uint64) * 2**63}, "x holds 9223372036854775808, but"),
-    "ybig": ({"y": Y + 2**33}, "label is 8589934594, but there are 4 examples"),
+    "ybig": ({"y": Y + 2**33}, "4 labels are from 8589934592 to 8589934594;"),
     "xmasked": ({"x": np.ma.masked_array(X, HIDDEN)}, "x is a masked array, .* lost"),
     "xragged": ({"x": [[1, 2], [3]]}, "x is no array .*; expected examples of one sha"),
     "ncf": ({"num_classes": 3.7}, "num_classes is 3.7; expected a whole number"),
@@ -101,6 +101,20 @@ def test_federate(name):
     with pytest.raises(ValueError, match=message) as error:
         federate(DIGITS, how, **{"num_clients": 4, "seed": 0} | options)
     one_line(error)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        (np.ones((4, 3), int), {}, "'shards' divides labels, and .* tokens have none"),
+        (np.arange(4) / 3, {"noise": "pair:rate=0.1"}, "but the task is 'regression'"),
+    ],
+)
+def test_what_needs_classes_is_refused(y, options, message):
+    task = "tokens" if y.ndim > 1 else "regression"
+    how = "shards" if task == "tokens" else "iid"
+    with pytest.raises(ValueError, match=message):
+        federate(from_arrays(X, y, task=task), how, num_clients=2, seed=0, **options)
 
 
 @pytest.mark.parametrize("arrays", [None, (X, Y)])

@@ -93,7 +93,7 @@ BY_HAND = {
     ),
     "k": (
         lambda: replace(make(), num_classes=2, class_names=("a", "b")),
-        "the pool is no data set: the largest label is 3, but num_classes is 2",
+        "the pool is no data set: the largest label is 3, but the number of class",
     ),
     "names": (lambda: replace(make(), class_names=("a",)), "expected a list of 4"),
     "xnan": (

@@ -57,6 +57,7 @@ def test_a_run_goes_on_without_the_other_run(source, tmp_path):
     ("settings", "message"),
     [
         ({"initial": "missing"}, "initial is 'missing'; expected a run folder, or"),
+        ({"initial": __file__}, "test_initial.py is cut, or is no file of `pfljax exp"),
         ({"model": "mlp:hidden=(3,)"}, "initial is another model: .* give a run with"),
         (
             {"model": "auto", "models": ("logistic",) * 2},

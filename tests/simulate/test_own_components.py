@@ -29,6 +29,7 @@ KINDS = {
     "schedule": "()",
     "log": "()",
 }
+MAKERS = {"dataset": "from_arrays", "partition": "from_indices"}
 SMALL = tiny.TINY.replace(algorithm="fedavg", rounds=2, eval_every=1)
 PARTS = """import jax.numpy as jnp
 from pfljax import models
@@ -56,6 +57,7 @@ def test_what_is_returned_is_checked_for_every_kind(folder, kind):
         begin.check_method(job, None, None)
     assert "\n" not in str(error.value)
     assert "expected" in str(error.value)
+    assert MAKERS.get(kind, "") in str(error.value)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "models", "proxy"])

@@ -39,6 +39,9 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "file": file,
 }
 KNOW_THEIR_CLIENTS = ("natural", "file")  # partitions that need no number of clients
+BY_LABEL = {*PARTITIONS} - {
+    *("iid", "quantity_power_law", "quantity_lognormal", "natural", "file")
+}
 
 
 def parse_name(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfljax.data.edge import as_integers, brief
+from pfljax.data.values import as_integers, brief
 
 Indices = Sequence[int] | np.ndarray
 
@@ -17,6 +17,7 @@ class Partition(NamedTuple):
 
     order: np.ndarray  # i64[R], indices of examples, grouped by client
     size: np.ndarray  # i64[C]
+    names: tuple[str, ...] = ()  # of the clients; () if they are the numbers 0 .. C-1
 
     @property
     def offset(self) -> np.ndarray:
@@ -36,23 +37,26 @@ def from_owner(owner: np.ndarray, num_clients: int) -> Partition:
 def from_indices(indices: Sequence[Indices] | Mapping[Any, Indices]) -> Partition:
     """Makes a partition from one list of indices of examples for each client.
 
-    A mapping from clients to lists is taken in its order.
+    A mapping from clients to lists is taken in its order, and names the clients.
 
     Raises:
         ValueError: there is no list, or a client's indices are no integers.
     """
+    names: Sequence[Any] = ()
     if isinstance(indices, Mapping):
-        indices = list(indices.values())
+        names, indices = [*indices], [*indices.values()]
     if not isinstance(indices, Sequence | np.ndarray) or not len(indices):
         raise ValueError(
             f"indices are {brief(indices)}; expected one list for each client"
         )
     lists = [
-        as_integers(f"indices of client {number}", each, "[n]").astype(np.int64)
-        for number, each in enumerate(indices)
+        as_integers(f"indices of client {name}", each, "[n]").astype(np.int64)
+        for name, each in zip(names or range(len(indices)), indices, strict=True)
     ]
     size = np.array([len(each) for each in lists], np.int64)
-    return Partition(order=np.concatenate(lists), size=size)
+    names = tuple(map(str, names))
+    are_numbers = names == tuple(map(str, range(len(names))))
+    return Partition(np.concatenate(lists), size, () if are_numbers else names)
 
 
 def offsets(size: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ import numpy as np
 
 from pfljax.core.factories import component
 from pfljax.core.ranges import AtLeastOne, Count, NotNegative
-from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
@@ -15,6 +14,7 @@ from pfljax.data.partitions.base import (
     from_owner,
     shuffle_classes,
 )
+from pfljax.data.values import Clients, Seed
 
 
 @component

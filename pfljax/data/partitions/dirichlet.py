@@ -11,7 +11,6 @@ import numpy as np
 
 from pfljax.core.factories import component
 from pfljax.core.ranges import Count, Range
-from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     UNUSED,
     Partition,
@@ -21,6 +20,7 @@ from pfljax.data.partitions.base import (
     repair,
     shuffle_classes,
 )
+from pfljax.data.values import Clients, Seed
 
 # Beyond these, sums and quotients of the draws leave the range of a float64.
 Alpha = Annotated[

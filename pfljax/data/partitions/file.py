@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.factories import component
-from pfljax.data.edge import ClientsOrNone, Seed, as_integers, reading
+from pfljax.data.files import reading
 from pfljax.data.partitions.base import Partition, check_partition, from_indices
+from pfljax.data.values import ClientsOrNone, Seed
 
 EXPECTED = (
     'expected JSON {"client": [indices]}, an .npz file with an array of indices for '
@@ -30,14 +31,14 @@ def file(
 
     The indices count the examples that are dealt, from 0: the official training
     examples, or all with `examples="all"`. NIID-Bench and FedLab have such lists.
-    `num_clients` may be None. Clients whose names are numbers are sorted by them.
+    `num_clients` may be None. Clients have the names of the file; numbers are sorted.
 
     Args:
       path: the file.
     """
     source = Path(path)
     if not source.is_file():
-        raise ValueError(f"partition file: no file {path!r}; give path=")
+        raise ValueError(f"partition file: no file {path!r}; {EXPECTED}")
     if source.suffix in (".pkl", ".pickle", ".pt"):
         raise ValueError(f"{path} {PICKLE}")
     with reading(source, EXPECTED):
@@ -46,8 +47,8 @@ def file(
     return dealt
 
 
-def _read(source: Path) -> list[np.ndarray]:
-    """The indices of each client, in order."""
+def _read(source: Path) -> dict[Any, Any]:
+    """The indices of each client by name, in order."""
     if source.suffix in (".npz", ".npy"):
         clients = _read_arrays(source)
     elif source.suffix == ".csv":
@@ -57,7 +58,7 @@ def _read(source: Path) -> list[np.ndarray]:
         clients = content if isinstance(content, dict) else dict(enumerate(content))
     if all(str(name).isdecimal() for name in clients):
         clients = dict(sorted(clients.items(), key=lambda item: int(item[0])))
-    return [as_integers(f"client {k!r}", indices) for k, indices in clients.items()]
+    return clients
 
 
 def _read_arrays(source: Path) -> dict[Any, Any]:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from pfljax.core.factories import component
-from pfljax.data.edge import ClientsOrNone, Seed, as_integers, type_text
 from pfljax.data.partitions.base import Partition, from_owner
+from pfljax.data.values import ClientsOrNone, Seed, as_integers, type_text
 
 
 def by_client(client_ids: Any) -> Partition:

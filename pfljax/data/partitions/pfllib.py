@@ -18,9 +18,9 @@ import numpy as np
 
 from pfljax.core.factories import component
 from pfljax.core.ranges import AT_LEAST_ZERO, AtLeastOne, Count, Range
-from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import UNUSED, Partition, convert_labels, from_owner
 from pfljax.data.partitions.dirichlet import Alpha
+from pfljax.data.values import Clients, Seed
 
 TRIES = 1000  # draws of the whole federation before giving up
 NumpySeed = Annotated[

@@ -6,7 +6,6 @@ import numpy as np
 
 from pfljax.core.factories import component
 from pfljax.core.ranges import Count, NotNegative
-from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import (
     Partition,
     apportion,
@@ -14,6 +13,7 @@ from pfljax.data.partitions.base import (
     convert_labels,
     from_owner,
 )
+from pfljax.data.values import Clients, Seed
 
 
 @component

@@ -6,8 +6,8 @@ import numpy as np
 
 from pfljax.core.factories import component
 from pfljax.core.ranges import AtLeastOne
-from pfljax.data.edge import Clients, Seed
 from pfljax.data.partitions.base import Partition, convert_labels, from_owner
+from pfljax.data.values import Clients, Seed
 
 
 @component

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import read_npz, reading
+from pfljax.data.files import read_npz, reading
 
 DESCRIPTION = ("num_classes", "name", "source", "class_names")
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pfljax.core import components, factories, requirements
 from pfljax.core.ranges import AtLeastOne, BelowOne, Positive
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import read_npz, reading
+from pfljax.data.files import read_npz, reading
 from pfljax.data.sources import cache, cifar, raw_archives, shakespeare
 from pfljax.data.sources import tfds as prepared
 from pfljax.data.sources import tiny_imagenet as imagenet
@@ -133,7 +133,7 @@ def npz(*, path: str, scale: Positive | None = None, task: str | None = None) ->
     if not file.exists():
         raise ValueError(f"no file {path!r}; give path= an .npz file with x and y")
     with reading(file, NPZ):
-        stored = read_npz(file, ("x", "y"), OPTIONAL, alone=True)
+        stored = read_npz(file, ("x", "y"), OPTIONAL, strict=True)
         domain = stored.get("domain")
         return from_arrays(
             stored["x"],

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pfljax.data.edge import narrow
 from pfljax.data.sources.images import decode
+from pfljax.data.values import to_32_bits
 
 
 def examples(table: Any, size: int | None, rows: int) -> np.ndarray:
@@ -27,7 +27,7 @@ def examples(table: Any, size: int | None, rows: int) -> np.ndarray:
         x = np.stack([*map(_dense, cells)])
         if x.dtype == np.uint8:
             return x
-        return narrow("x", x, np.int32 if x.dtype.kind in "iu" else np.float32)
+        return to_32_bits("x", x, np.int32 if x.dtype.kind in "iu" else np.float32)
     for name in table.columns:
         if table[name].dtype.kind not in "iufb":
             raise ValueError(

@@ -2,8 +2,9 @@
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import Arrays
-from pfljax.data.edge import Classes, reading
+from pfljax.data.files import reading
 from pfljax.data.sources import tables
+from pfljax.data.values import Classes
 
 
 @validate

@@ -13,10 +13,14 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
-from pfljax.data.edge import Classes, reading
+from pfljax.data.files import reading
+from pfljax.data.values import Classes
 
 ROOT = "examples"  # the group of the clients
-LAYOUT = f"expected {ROOT}/CLIENT with the columns x= and label=, as TFF writes them"
+LAYOUT = (
+    f"expected {ROOT}/CLIENT with columns of numbers x= and label=, as TFF writes "
+    "EMNIST and CIFAR-100; texts are not read: for Shakespeare choose leaf"
+)
 
 
 @validate

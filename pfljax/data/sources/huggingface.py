@@ -12,8 +12,9 @@ from typing import Any
 from pfljax.core.factories import validate
 from pfljax.core.ranges import AtLeastOne
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays
-from pfljax.data.edge import Classes, reading
+from pfljax.data.files import reading
 from pfljax.data.sources import tables
+from pfljax.data.values import Classes
 
 LAYOUT = (
     "expected a folder of save_to_disk, with state.json or dataset_dict.json, and a "

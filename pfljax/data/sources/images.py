@@ -14,15 +14,15 @@ import numpy as np
 from pfljax.core.factories import validate
 from pfljax.core.ranges import AtLeastOne
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import read_npz, reading
+from pfljax.data.files import read_npz, reading
 from pfljax.data.sources import cache
 
 LAYOUT = (
     "expected CLIENT/CLASS/*.png or *.jpg, or SPLIT/CLIENT/CLASS/*.png, where SPLIT is "
     f"{', '.join(OFFICIAL_NAMES)}"
 )
+IMAGE = "expected an image of 8 bits a channel"
 SUFFIXES = (".png", ".jpg", ".jpeg")
-WHOLE, WITH_SPLIT = 3, 4  # parts of the path of an image
 
 
 @validate
@@ -41,12 +41,15 @@ def images(*, path: str, size: AtLeastOne | None = None) -> Arrays:
       ValueError: the folder has another layout, or an image cannot be read.
     """
     root = Path(path)
+    if not root.is_dir():
+        raise ValueError(f"no folder {path!r}; give path= a folder of images")
     files = [file for file in sorted(root.rglob("*")) if _is_image(file, root)]
     parts = [file.relative_to(root).parts for file in files]
-    depths = set(map(len, parts))
-    splits = {each[0] for each in parts} if depths == {WITH_SPLIT} else set()
-    if depths not in ({WHOLE}, {WITH_SPLIT}) or splits - {*OFFICIAL_NAMES}:
-        odd = next((file for file in files if len(file.parts) != WHOLE), root)
+    are_split = [len(each) == 4 and each[0] in OFFICIAL_NAMES for each in parts]
+    splits = any(are_split)
+    are_known = are_split if splits else [len(each) == 3 for each in parts]
+    if not all(are_known) or not files:
+        odd = files[are_known.index(False)] if files else root
         raise ValueError(f"{odd} is in no known layout of images; {LAYOUT}")
     classes = sorted({each[-2] for each in parts})
     number = {name: index for index, name in enumerate(classes)}
@@ -96,7 +99,9 @@ def decode(files: Mapping[str, Any], size: int | None) -> np.ndarray:
 
     modes, shapes = set(), {}
     for name, file in files.items():
-        with reading(name, "expected an image"), Image.open(file) as image:
+        with reading(name, IMAGE), Image.open(file) as image:
+            if image.mode[0] in "IF":
+                raise ValueError(f"it has the mode {image.mode}, of more than 8 bits")
             modes.add(image.mode)
             shapes.setdefault(image.size, name)
     if size is None and len(shapes) > 1:
@@ -110,7 +115,7 @@ def decode(files: Mapping[str, Any], size: int | None) -> np.ndarray:
     mode = "L" if modes <= {"L", "1"} else "RGB"
     x = np.empty((len(files), height, width, len(mode)), np.uint8)
     for (name, file), target in zip(files.items(), x, strict=True):
-        with reading(name, "expected an image"), Image.open(file) as image:
+        with reading(name, IMAGE), Image.open(file) as image:
             image = image.convert(mode)
             if image.size != (width, height):
                 image = image.resize((width, height), Image.Resampling.BILINEAR)

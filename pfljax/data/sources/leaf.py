@@ -16,12 +16,18 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import Classes, brief, plain, reading
+from pfljax.data.files import reading
 from pfljax.data.sources.characters import ALPHABETS, Alphabet, indices
+from pfljax.data.values import Classes, brief, infer_type
 
 MOST_UNNAMED = 1000  # classes; more must be given, or be fewer than the examples
 PARTS = OFFICIAL_NAMES[:2]  # the names of the folders
-LAYOUT = 'expected {"users": [user], "user_data": {user: {"x": x, "y": labels}}}'
+LAYOUT = (
+    'expected {"users": [user], "user_data": {user: {"x": x, "y": labels}}}, where x '
+    "are numbers (FEMNIST), or texts whose next character is y (Shakespeare); link "
+    "images (CelebA) as CLIENT/CLASS/*.jpg for images:path=, and write words (Sent140, "
+    "Reddit) as integers for npz:path="
+)
 
 
 class User(NamedTuple):
@@ -53,7 +59,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
         raise ValueError(f"the users of {path} have no examples")
     size = [len(user.y) for user in users]
     is_text = {user.x.dtype == np.uint8 for user in users}
-    with reading(Path(path), "repair the data, or give classes=K"):
+    with reading(Path(path), "repair the data, or give classes=K, such as 62"):
         if len(is_text) > 1:
             raise ValueError("it mixes texts and numbers; give all users the same")
         x = np.concatenate([user.x for user in users])
@@ -83,12 +89,7 @@ def leaf(*, path: str, alphabet: Alphabet = "leaf", classes: Classes = None) -> 
 
 def _count_classes(y: np.ndarray) -> int | None:
     """Returns K by the labels; None where they may be ids (`from_arrays` decides)."""
-    if y.dtype.kind in "iu" and y.max() < MOST_UNNAMED:
-        if y.min() > 0:
-            raise ValueError(
-                f"labels start at {y.min()}; renumber them from 0, or give classes=K, "
-                "such as 62 for a part of FEMNIST"
-            )
+    if y.dtype.kind in "iu" and y.min() == 0 and y.max() < MOST_UNNAMED:
         return int(y.max()) + 1
     return None
 
@@ -169,9 +170,11 @@ def _encode(x: list[Any], y: list[Any], letters: str) -> tuple[np.ndarray, np.nd
     """Converts one user's examples and labels to arrays."""
     kinds = {type(value) for value in (*x, *y)}
     if str not in kinds:
-        return np.asarray(x, np.float32), plain(np.asarray(y))
+        return np.asarray(x, np.float32), infer_type(np.asarray(y))
+    if kinds != {str}:
+        found = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(f"x and y are {found}")
     lengths = set(map(len, x))
-    # Joining raises a TypeError where texts and numbers are mixed.
     codes = indices("".join(x), letters)
     labels = indices("".join(y), letters)
     if len(lengths) > 1 or set(map(len, y)) != {1}:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pfljax.core.factories import validate
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import reading
+from pfljax.data.files import reading
 
 LAYOUT = "expected the folder of a data set of PFLlib, with config.json, train and test"
 PARTS = OFFICIAL_NAMES[:2]
@@ -87,6 +87,11 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
         np.lib.format.read_array_header_1_0(stream)
         data = _Unpickler(stream).load().item()
     x, y = np.asarray(data["x"]), np.asarray(data["y"])
+    if x.dtype == object:
+        raise ValueError(
+            "its x are texts, pairs of tokens and a length; write the tokens as "
+            "integers [N, length], with client and official, for the data set npz"
+        )
     if len(x) != len(y):
         raise ValueError(f"it has {len(x)} x and {len(y)} y")
     return x, y

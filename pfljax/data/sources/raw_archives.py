@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import Arrays, from_arrays
-from pfljax.data.edge import read_npz, reading
+from pfljax.data.files import read_npz, reading
 from pfljax.data.sources.cifar import CIFAR10, CIFAR100, SOURCE
 
 FETCH = "fetch it again"

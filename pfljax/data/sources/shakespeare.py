@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
-from pfljax.data.edge import reading
+from pfljax.data.files import reading
 from pfljax.data.sources import characters
 
 FILE = "packed/shakespeare_roles.json.xz"  # {"play/ROLE": text}, below the raw folder

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_NAMES, Arrays, from_arrays
-from pfljax.data.edge import plain
 from pfljax.data.sources.cells import examples
+from pfljax.data.values import infer_type
 
 ROWS = 4096  # of a chunk
 EXPECTED = "expected a table with a column label= and columns of numbers"
@@ -62,9 +62,12 @@ def read(
     """
     known = class_names or {}
     x, values = _collect(chunks, columns, size)
-    labels = _stack([values[name] for name in _list(columns.label)])
+    targets = _list(columns.label)
+    labels = _stack([values[name] for name in targets])
     names = known.get(columns.label)
     if labels.dtype.kind == "U":
+        if len(targets) > 1 or columns.task not in (None, "classes"):
+            _refuse_texts(targets, values)
         found, labels = np.unique(labels, return_inverse=True)
         names = [*map(str, found)]
     for column in known.keys() & values.keys() - {columns.label}:
@@ -106,7 +109,7 @@ def _collect(
     skipped = _list(columns.skip)
     x: Any = None
     rows = 0
-    for chunk in chunks:
+    for chunk in filter(len, chunks):
         for name in (*parts, *skipped):
             column = _column(chunk, name, rows)
             if name in parts:
@@ -149,7 +152,7 @@ def _column(table: Any, name: str, rows: int) -> np.ndarray:
     if column.hasnans:
         row = rows + column.isna().to_numpy().argmax()
         raise ValueError(f"column {name!r} lacks a value in row {row}")
-    return plain(column.to_numpy())
+    return infer_type(column.to_numpy())
 
 
 def _official(name: str, column: np.ndarray) -> np.ndarray:
@@ -162,6 +165,15 @@ def _official(name: str, column: np.ndarray) -> np.ndarray:
             f"column {name!r} has {unknown[0]!r}; expected {', '.join(OFFICIAL_NAMES)}"
         )
     return np.array([OFFICIAL_NAMES.index(part) for part in column.tolist()])
+
+
+def _refuse_texts(targets: list[str], values: Mapping[str, np.ndarray]) -> None:
+    """Raises a ValueError with a text of the first of these columns that has texts."""
+    name = next(name for name in targets if values[name].dtype.kind == "U")
+    raise ValueError(
+        f"column {name!r} has the text {values[name].item(0)!r}; only classes in "
+        "one column may be texts: write numbers, with a decimal point"
+    )
 
 
 def _stack(labels: list[np.ndarray]) -> np.ndarray:

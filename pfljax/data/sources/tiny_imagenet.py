@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pfljax.data.arrays import OFFICIAL_TEST, OFFICIAL_TRAIN, Arrays, from_arrays
-from pfljax.data.edge import reading
+from pfljax.data.files import reading
 from pfljax.data.sources.raw_archives import decode
 
 FOLDER = "tiny-imagenet-200"

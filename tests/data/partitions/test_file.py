@@ -46,6 +46,8 @@ def test_a_file_deals_as_its_lists(arrays, tmp_path, kind, examples):
     lists = [[int(dealt[row]) for row in rows] for rows in IN_ORDER]
     expected = federate(arrays, from_indices(dict(enumerate(lists))), **options)
     assert found.manifest["sha256"] == expected.manifest["sha256"]
+    names = None if kind == "json of lists" else [*map(str, sorted(map(int, LISTS)))]
+    assert found.manifest.get("client_names") == names
 
 
 def test_rows_of_an_array_are_clients(arrays, tmp_path):
@@ -71,12 +73,14 @@ def test_arrays_of_objects_are_refused_as_pickles(arrays, tmp_path, save, kind):
         ("c.pkl", "", "c.pkl is a pickle, .* json.dump"),
         ("c.json", "[[0, 1], [1]]", "c.json cannot be read .*to two clients"),
         ("c.json", "[[0], [10]]", "outside of 0 .. 9"),
-        ("c.json", '{"a": 3}', "client 'a' are int64.*expected integers"),
+        ("c.json", '{"a": 3}', "client a are int64.*expected integers"),
         ("c.json", "{}", "expected one list for each client"),
         ("c.csv", "user,row", "c.csv cannot be read"),
+        ("none.json", None, "no file .*none.json'; expected JSON"),
     ],
 )
 def test_what_is_no_partition_is_refused(arrays, tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
+    if content is not None:
+        (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         federate(arrays, f"file:path={tmp_path / name}", num_clients=None, seed=0)

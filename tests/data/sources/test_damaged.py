@@ -109,7 +109,7 @@ def test_a_packed_set_is_read_as_it_was_written(tmp_path):
 PACKED = {
     "UnidentifiedImageError: cannot identify": {"train_webp": np.zeros(20, np.uint8)},
     "IndexError: index 4 is out of bounds": {"y_train": np.arange(5)},
-    "the largest label is 80, but num_classes is 10": {"y_test": np.arange(4) + 77},
+    "largest label is 80, but the number of classes": {"y_test": np.arange(4) + 77},
 }  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def test_examples_of_an_npz_are_refused_with_the_file(tmp_path):
     message = r"x holds 1e\+300, but is stored"
     check_refused(lambda: load("npz", path=str(file)), message, file)
     np.savez(file, x=X, y=Y, x_test=X)
-    message = "it has 'x_test', which is not read, beside"
+    message = "it has x_test, .* no other arrays than x, y, client"
     check_refused(lambda: load("npz", path=str(file)), message, file)
 
 

@@ -63,6 +63,8 @@ def test_splits_are_kept(tmp_path):
         ([], None, "is in no known layout of images; expected CLIENT/CLASS"),
         (["cat/0.png"], (6, 5, 3), "is in no known layout of images"),
         (["a/b/cat/0.png"], (6, 5, 3), "SPLIT is train, test, validation"),
+        ([*NAMES, "stray.png"], (6, 5, 3), "stray.png is in no known layout"),
+        (["train/a/c/0.png", "val/a/c/1.png"], (6, 5, 3), "val/a/c/1.png is in no kno"),
         (NAMES, (7, 5, 3), "0.png has 5 x 7 pixels, and .* 5 x 6; give size="),
         (NAMES, None, "0.png cannot be read .*; expected an image"),
     ],
@@ -75,4 +77,17 @@ def test_what_is_no_folder_of_images_is_refused(tmp_path, names, shape, message)
     elif names:
         draw(tmp_path, names[0], shape)
     with pytest.raises(ValueError, match=message):
+        load("images", path=str(tmp_path))
+
+
+def test_a_missing_folder_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no folder"):
+        load("images", path=str(tmp_path / "none"))
+
+
+def test_pixels_that_bytes_do_not_hold_are_refused(tmp_path):
+    (tmp_path / "ann/cat").mkdir(parents=True)
+    wide = Image.fromarray(np.full((4, 4), 300, np.uint16))
+    wide.save(tmp_path / "ann/cat/0.png")
+    with pytest.raises(ValueError, match=r"0.png cannot be read .*more than 8 bits"):
         load("images", path=str(tmp_path))

@@ -110,7 +110,7 @@ def test_femnist_in_shards_as_leaf_writes_them(tmp_path):
         (1, 10, 0.2), (1, 3, 0.2),
         (2, 36, 0.3), (2, 37, 0.3), (2, 1, 0.3), (2, 4, 0.3),
     }  # fmt: skip
-    with pytest.raises(ValueError, match="choose num_classes >= 38"):
+    with pytest.raises(ValueError, match="give at least 38 classes"):
         load("leaf", path=str(tmp_path), classes=10)
 
 
@@ -200,7 +200,7 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": ["ab"], "y": [0]}}}',
-            "of user 'a': TypeError: sequence item 0: expected str instance, int found",
+            "of user 'a': x and y are int, str.*CelebA",
         ),
         ('{"users": 3, "user_data": {}}', "TypeError"),
         ("[" * 100_000, "all.json cannot be read .RecursionError"),
@@ -210,7 +210,7 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1000000]}}}',
-            "largest label is 1000000, but there are 2 examples: .* or give classes=K",
+            "labels are from 1000000 to 1000000; .* or give classes=K",
         ),
         (
             '{"users": ["a"], "num_samples": [3], '
@@ -224,7 +224,7 @@ def test_users_with_test_examples_only_are_in_the_manifest(tmp_path, train, left
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1]}}}',
-            "labels start at 1; renumber them from 0, or give classes=K",
+            "labels are from 1 to 1; .* or give classes=K",
         ),
         (
             '{"users": ["a"], "user_data": {"a": {"x": [[1]], "y": [1.5]}}}',

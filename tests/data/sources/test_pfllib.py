@@ -8,6 +8,7 @@ import pytest
 
 from pfljax.data import federate, load
 
+TEXTS = np.array([([4, 2, 0], 2), ([7, 0, 0], 1)], object)  # as of AG News
 SIZES = {"train": [5, 3], "test": [2, 1]}
 
 
@@ -67,6 +68,10 @@ def test_a_pickle_that_runs_code_is_refused(folder):
         (
             lambda f: np.savez(f / "test/1.npz", data={"x": [[1.0]], "y": []}),
             "it has 1 x and 0 y",
+        ),
+        (
+            lambda f: np.savez(f / "test/1.npz", data={"x": TEXTS, "y": [0, 1]}),
+            "its x are texts, .* write the tokens",
         ),
     ],
 )

@@ -144,9 +144,9 @@ WRONG = [
     (np.full((4, 2), np.nan), GOOD_Y, {}, "NaN or infinity in 4 of 4 examples"),
     (np.array([[0.0], [np.inf], [0], [0]]), GOOD_Y, {}, "first in example 1"),
     (np.full((4, 2), "a"), GOOD_Y, {}, "x is of type <U1"),
-    (GOOD_X, GOOD_Y - 1, {}, "the smallest label is -1"),
-    (GOOD_X, GOOD_Y + 1, {}, "the smallest label is 1; labels start at 0: subtract 1"),
-    (GOOD_X, GOOD_Y, {"num_classes": 2}, "choose num_classes >= 3"),
+    (GOOD_X, GOOD_Y - 1, {}, "labels are from -1 to 1;"),
+    (GOOD_X, GOOD_Y + 1, {}, "labels are from 1 to 3;"),
+    (GOOD_X, GOOD_Y, {"num_classes": 2}, "give at least 3 classes"),
     (GOOD_X, GOOD_Y + 0.5, {"task": "classes"}, "labels are of type float64"),
     (GOOD_X, GOOD_Y, {"client": [0, 1]}, r"client has shape \[2\]"),
     (GOOD_X, GOOD_Y, {"client": [0.5] * 4}, "client ids are of type float64"),
@@ -155,6 +155,8 @@ WRONG = [
     (GOOD_X, GOOD_Y, {"official": [0, 1, 2, 3]}, "official has values other than"),
     (GOOD_X, GOOD_Y, {"class_names": ["a"]}, "expected a list of 3 texts"),
     (GOOD_X, GOOD_Y, {"scale": 0.0}, "scale is 0.0"),
+    (GOOD_X, GOOD_Y, {"groups": ["a"] * 4}, "groups is .*expected values .* by name"),
+    (GOOD_X, np.full((4, 3), -1), {"task": "tokens"}, "from -1 to -1; the task 'tok"),
 ]
 
 
@@ -188,6 +190,7 @@ def test_objects_of_one_type_are_taken(cells, client):
     assert found.official.tolist() == [0, 1, 2, 0]
     assert found.y.tolist() == np.asarray(GOOD_Y).tolist()
     assert from_arrays(GOOD_X, np.asarray(GOOD_Y, float)).y.dtype == np.int32
+    assert from_arrays(GOOD_X, [True, False, True, True]).y.tolist() == [1, 0, 1, 1]
 
 
 def test_load_names_what_it_knows(cache_dir, tmp_path):

@@ -98,6 +98,24 @@ def test_what_is_no_table_of_examples_is_refused(table, tmp_path, change, messag
         load("csv", **options)
 
 
+@pytest.mark.parametrize(
+    "change", [{"task": "regression"}, {"label": "(pressure,diagnosis)"}]
+)
+def test_texts_are_no_numbers(table, tmp_path, change):
+    table["diagnosis"] = ["12,5", "0,5", "1,5"] * 2  # else ranks 1, 0, 2
+    table.to_csv(tmp_path / "study.csv", index=False)
+    options = COLUMNS | {"path": str(tmp_path / "study.csv")} | change
+    with pytest.raises(ValueError, match="column 'diagnosis' has the text '12,5'"):
+        load("csv", **options)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_without_rows_is_refused(table, tmp_path, kind):
+    getattr(table.iloc[:0], f"to_{kind}")(tmp_path / "study", index=False)
+    with pytest.raises(ValueError, match="it has no rows"):
+        load(kind, path=str(tmp_path / "study"), **COLUMNS)
+
+
 @pytest.mark.parametrize("name", ["age", "hospital", "diagnosis"])
 def test_a_missing_value_is_refused(table, tmp_path, name):
     table[name] = table[name].astype(object)

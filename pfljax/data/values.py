@@ -1,9 +1,6 @@
-"""Checks of values that come from outside; after them the data room trusts them."""
+"""Values that users give: their types are checked and converted, as the data enter."""
 
 import contextlib
-import zipfile
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -60,7 +57,7 @@ def as_integers(name: str, value: Any, shape: str = "[N]") -> np.ndarray:
     return numbers
 
 
-def plain(values: np.ndarray) -> np.ndarray:
+def infer_type(values: np.ndarray) -> np.ndarray:
     """Converts objects that are all texts or all numbers, and whole floats.
 
     pandas gives texts as objects, and JSON may hold labels as 5.0. Other arrays stay.
@@ -75,7 +72,7 @@ def plain(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def narrow(name: str, values: np.ndarray, dtype: type) -> np.ndarray:
+def to_32_bits(name: str, values: np.ndarray, dtype: type) -> np.ndarray:
     """Converts `values` to a type of 32 bits.
 
     Raises:
@@ -122,47 +119,6 @@ def check_scaling(name: str, value: Any, shape: tuple[int, ...], zero: bool) -> 
         f"{name} has shape {list(numbers.shape)}, an example of x has {list(shape)}; "
         "give a number, or one a channel"
     )
-
-
-@contextlib.contextmanager
-def reading(file: Path | str, remedy: str) -> Iterator[None]:
-    """Turns an error of the block into a ValueError with the file and a remedy.
-
-    A file that is not there stays a FileNotFoundError.
-    """
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    # Damage in an archive, a header or the data raises a dozen types of errors.
-    except Exception as error:
-        raise ValueError(f"{file} cannot be read ({brief(error)}); {remedy}") from error
-
-
-def read_npz(
-    file: Path, needed: Sequence[str], optional: Sequence[str] = (), alone: bool = False
-) -> dict[str, np.ndarray]:
-    """Reads the arrays of these names from an .npz file.
-
-    Raises:
-        ValueError: the file is cut or lacks an array; or, if they must be `alone`, it
-            has another.
-    """
-    # Reading a pipe would never end, and NumPy takes other files for pickles.
-    if not file.is_file() or not zipfile.is_zipfile(file):
-        raise ValueError("it is no .npz archive, or is cut")
-    # Without pickles: a file from elsewhere cannot run code.
-    with np.load(file, allow_pickle=False) as stored:
-        names = stored.files
-        wanted = [name for name in (*needed, *optional) if name in names]
-        arrays = {name: stored[name] for name in wanted}
-    missing = [name for name in needed if name not in arrays]
-    if missing:
-        raise ValueError(f"it lacks {missing[0]!r}; it has {names}")
-    if alone and (others := sorted(set(names) - set(wanted))):
-        expected = ", ".join((*needed, *optional))
-        raise ValueError(f"it has {others[0]!r}, which is not read, beside {expected}")
-    return arrays
 
 
 def type_text(values: np.ndarray) -> str:
