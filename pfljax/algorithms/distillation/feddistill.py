@@ -25,9 +25,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms._classes import class_sums
-from pfljax.algorithms.distillation import _prototypes as prototypes
-from pfljax.algorithms.distillation._prototypes import Prototypes
+from pfljax.algorithms._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component

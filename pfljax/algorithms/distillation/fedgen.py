@@ -28,10 +28,10 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms._classes import class_counts
+from pfljax.algorithms._prototypes import width
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.distillation import _generator as generator
 from pfljax.algorithms.distillation._generator import Generator, Trained
-from pfljax.algorithms.distillation._prototypes import width
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import derive

@@ -19,7 +19,7 @@ them all, so that the order of clients does not matter.
 import jax
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from pfljax.algorithms.distillation import _prototypes as prototypes
+from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import tree
 from pfljax.core.factories import component

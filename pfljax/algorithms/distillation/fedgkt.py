@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from pfljax.algorithms._example_outputs import number_examples
+from pfljax.algorithms._prototypes import width
 from pfljax.algorithms.distillation import _sent_examples as sent_examples
-from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, perceptron, tree
 from pfljax.core.factories import component

@@ -33,8 +33,8 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms._models import size_ratio
+from pfljax.algorithms._prototypes import width
 from pfljax.algorithms.distillation import _low_rank as low_rank
-from pfljax.algorithms.distillation._prototypes import width
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component

@@ -22,10 +22,8 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from pfljax.algorithms.distillation import _prototypes as prototypes
-from pfljax.algorithms.distillation._prototypes import Prototypes
+from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms.local import local as alone
-from pfljax.core import aggregation
 from pfljax.core.factories import component
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
@@ -63,7 +61,7 @@ def fedproto(
         init=lambda params, num_clients, key: prototypes.none(task),
         message=lambda turn, known, w: known,
         train=train,
-        aggregate=aggregate,
+        aggregate=prototypes.renew,
         origin=prototypes.no_origin,
         parts=("body",),
     )
@@ -73,12 +71,3 @@ def fedproto(
         personal=lambda turn, known, w, data: prototypes.Nearest(w, known),
         predict=lambda model, batch: prototypes.nearness(task, model, batch),
     )
-
-
-def aggregate(known, uploads, cohort):
-    """C^j, the mean over all examples of class j; without any, the one before."""
-    reported = aggregation.uniform(cohort)
-    count = uploads.count * reported[:, None]
-    total = jnp.sum(uploads.count * cohort.mask[:, None], 0)
-    mean = aggregation.counted_mean(uploads.mean, count[..., None], known.mean)
-    return Prototypes(mean=mean, count=jnp.where(total > 0, total, known.count))

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.distillation import _prototypes as prototypes
-from pfljax.algorithms.distillation._prototypes import Prototypes
+from pfljax.algorithms import _prototypes as prototypes
+from pfljax.algorithms._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core.factories import component
 from pfljax.core.keys import derive

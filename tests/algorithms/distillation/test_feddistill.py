@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import perceptron
-from pfljax.algorithms.distillation._prototypes import Prototypes
+from pfljax.algorithms._prototypes import Prototypes
 from pfljax.algorithms.distillation.feddistill import DISTANCES, feddistill, towards
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy

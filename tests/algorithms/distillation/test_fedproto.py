@@ -6,7 +6,7 @@ from flax import linen as nn
 
 import perceptron
 from pfljax import models
-from pfljax.algorithms.distillation._prototypes import Nearest, Prototypes
+from pfljax.algorithms._prototypes import Nearest, Prototypes
 from pfljax.algorithms.distillation.fedproto import fedproto
 from pfljax.algorithms.local import local as alone
 from pfljax.conformance import Case, toy

@@ -153,3 +153,12 @@ def pair_loss(logits: Array, weight: Array) -> Array:
     labels = jnp.tile(jnp.arange(classes), clients)
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
     return jnp.sum(weight.ravel() * losses) / jnp.maximum(jnp.sum(weight), 1)
+
+
+def renew(known: Prototypes, uploads: Prototypes, cohort: Cohort) -> Prototypes:
+    """C^j, the mean over all examples of class j; without any, the one before."""
+    reported = aggregation.uniform(cohort)
+    count = uploads.count * reported[:, None]
+    total = jnp.sum(uploads.count * cohort.mask[:, None], 0)
+    mean = aggregation.counted_mean(uploads.mean, count[..., None], known.mean)
+    return Prototypes(mean=mean, count=jnp.where(total > 0, total, known.count))

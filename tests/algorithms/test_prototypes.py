@@ -3,8 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import perceptron
+from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms._classes import class_counts
-from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.conformance import toy
 from pfljax.core.types import Batch, ClientData, Examples
 
