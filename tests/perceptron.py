@@ -92,3 +92,15 @@ def exchanges_of_two_architectures(factory):
         )
         shapes.append((server, exchange.message, exchange.upload))
     return shapes
+
+
+def averaged(uploads, cohort, weight=toy.SIZES):
+    """Leaves of the clients of a cohort, averaged by their numbers of examples."""
+    weight = np.array(weight)[cohort]
+    return [np.average(leaf, 0, weight) for leaf in zip(*uploads, strict=True)]
+
+
+def assert_weights(params, expected):
+    """The leaves of `params` are the expected ones."""
+    for leaf, wanted in zip(weights(params), expected, strict=True):
+        np.testing.assert_allclose(leaf, wanted, rtol=1e-4, atol=1e-5)

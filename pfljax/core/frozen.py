@@ -1,20 +1,18 @@
 """Frozen leaves, which keep their first values in every model of a run.
 
-A leaf is frozen if its name in the model, such as "body/Dense_0/kernel", matches one of
-the patterns (`fnmatch`: "*" also stands for slashes). It has no gradient (`stop`), no
-step of the optimizer, such as a weight decay (`hold`), and at the server it is no mean
-of equal numbers, which would differ in the last bit (`keep`). It is still sent.
+A leaf is frozen if its path in the model, such as "body/Dense_0/kernel", matches one of
+the patterns (`core.leaves`). It has no gradient (`stop`), no step of the optimizer,
+such as a weight decay (`hold`), and at the server it is no mean of equal numbers, which
+would differ in the last bit (`keep`). It is still sent.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import optax
 
-from pfljax.core import tree
-from pfljax.core.communication import shapes_of_model
+from pfljax.core import leaves
 from pfljax.core.local_statistics import name_in_model
 from pfljax.core.server_model import map_argument
 from pfljax.core.types import Algorithm, Cohort, Task
@@ -22,22 +20,9 @@ from pfljax.core.types import Algorithm, Cohort, Task
 Patterns = Sequence[str]
 
 
-def check(tasks: Iterable[Task], patterns: Patterns) -> None:
-    """Raises a ValueError for a pattern that matches no leaf of these models."""
-    models = map(shapes_of_model, tasks)
-    names = dict.fromkeys(name for model in models for name in tree.paths(model))
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(
-                f"freeze has {pattern!r}, which matches no leaf of the model; its "
-                f"leaves are {', '.join(names)}"
-            )
-
-
 def is_frozen(path: Any, patterns: Patterns) -> bool:
     """Whether the leaf at a path of JAX's keys, in a model or a record, is frozen."""
-    name = name_in_model(path)
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return leaves.matches(name_in_model(path), patterns)
 
 
 def stop(task: Task, patterns: Patterns) -> Task:

@@ -200,7 +200,8 @@ class Algorithm(NamedTuple):
     # Further numbers of each client in an evaluation, f32[] by name.
     quantities: Callable[[Server, Client], dict[str, Array]] | None = None
     adaptation_steps: int = 0  # local steps that `personal` takes before an evaluation
-    parts: tuple[str, ...] = ()  # of `Task.groups`: a run refuses a model without them
+    # Kinds of leaves, a name in `core.leaves`: a run refuses a model without them.
+    parts: tuple[str, ...] = ()
     classes: bool = False  # a run refuses a kind of task without classes
     linear: bool = False  # a run refuses a model that is not linear in its parameters
     # The server treats each client's upload separately: a run refuses a channel that

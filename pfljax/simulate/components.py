@@ -150,6 +150,10 @@ def resolve_width(experiment: Experiment) -> int | None:
 
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """The setting of a run; its numbers may be traced, as in a sweep."""
+    tasks = [task]
+    if experiment.models:
+        tasks += make_tasks(experiment, shape)[1:]
+    experiment = training.resolve(experiment, tasks)
     local = training.make_local(experiment)
     factory = algorithms.method(experiment.algorithm.name)
     options = experiment.algorithm.options
@@ -168,10 +172,6 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         algorithm = training.change_method(experiment, algorithm)
         return channels.with_memory(through, algorithm, task, shape)
 
-    tasks = [task]
-    if experiment.models:
-        tasks += make_tasks(experiment, shape)[1:]
-    training.check(experiment, tasks)
     groups = architectures.make_groups(experiment, tasks, make, shape)
     algorithm = make(task) if groups is None else groups.algorithms[0]
     known = dict(shape.for_selection)

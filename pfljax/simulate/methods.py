@@ -6,10 +6,19 @@ from typing import Any
 import jax
 
 from pfljax import algorithms
+from pfljax.core import leaves
 from pfljax.core.components import is_own
 from pfljax.core.linear import is_linear
 from pfljax.core.requirements import require_a
 from pfljax.core.types import Algorithm, Local, Task
+
+# Models that have a part.
+DIVIDED = "one with a body and a head, such as model mlp"
+SUCH = {
+    "body": DIVIDED,
+    "head": DIVIDED,
+    "norm": "one with normalisation, such as model resnet9:norm=batch_running",
+}
 
 
 def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Algorithm:
@@ -28,13 +37,15 @@ def build(name: str, task: Task, local: Local, options: Mapping[str, Any]) -> Al
 
 def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
     """Refuses a model without a part, or of another form, than the method needs."""
-    model_parts = set(jax.tree.leaves(task.groups))
-    missing = [part for part in algorithm.parts if part not in model_parts]
+    missing = [
+        part
+        for part in algorithm.parts
+        if not any(jax.tree.leaves(leaves.of_kind(task, part)))
+    ]
     if missing:
         raise ValueError(
             f"{name} sends one part of a model and keeps the other, but the model has "
-            f"no parameters in its {' and '.join(missing)}; choose one with a body and "
-            "a head, such as model mlp"
+            f"no parameters in its {' and '.join(missing)}; choose {SUCH[missing[0]]}"
         )
     if algorithm.classes and task.kind != "classes":
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import frozen, kept_moments, optimizers, schedules
+from pfljax.core import frozen, kept_moments, leaves, optimizers, schedules
 from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.models import augmentation
@@ -17,9 +17,16 @@ from pfljax.simulate.shape import Shape
 MOST_STEPS = 1000  # of a local training, by which a schedule is checked
 
 
-def check(experiment: Experiment, tasks: Iterable[Task]) -> None:
-    """Raises a ValueError for settings of training that do not fit these models."""
-    frozen.check(tasks, experiment.freeze)
+def resolve(experiment: Experiment, tasks: Iterable[Task]) -> Experiment:
+    """The experiment, whose frozen leaves are given by patterns of their paths.
+
+    Raises:
+      ValueError: a name of `freeze` matches no leaf of these models.
+    """
+    if not experiment.freeze:
+        return experiment
+    patterns = leaves.patterns("freeze", experiment.freeze, tasks)
+    return experiment.replace(freeze=patterns)
 
 
 def change_task(

@@ -103,9 +103,9 @@ def test_methods_of_several_models_keep_no_optimizer(method):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("pattern", ["body/*,bodi/*", "body"])
+@pytest.mark.parametrize("pattern", ["body/*,bodi/*", "bodi"])
 def test_a_pattern_that_matches_no_leaf(pattern):
-    with pytest.raises(ValueError, match=r"'bod[iy].*head/kernel") as error:
+    with pytest.raises(ValueError, match=r"'bodi.*head/kernel") as error:
         begin.check_method(SMALL.replace(freeze=pattern), None, None)
     assert "\n" not in str(error.value)
 

@@ -11,12 +11,10 @@ is as it was drawn, unless `finetune` first trains h_k (of every client) for tha
 model defines what the body and the head are (`Task.groups`).
 """
 
-from pfljax.algorithms.fedavg import fedavg
-from pfljax.core import aggregation, tree
+from pfljax.algorithms.decoupling.partial import keep_leaves
+from pfljax.core import leaves
 from pfljax.core.factories import component
-from pfljax.core.keys import fold
 from pfljax.core.ranges import Count
-from pfljax.core.training import fit, fit_part
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -33,44 +31,7 @@ def fedper(
       finetune: steps of the head before the evaluation; 0 for none.
       weighting: the weight of a client at the server: "examples" or "uniform".
     """
-    train_head = head_training(task, local)
-    in_body = tree.matches(task.groups, "body")
-
-    def train(turn, body, head, data):
-        params, metrics = fit(task.loss, tree.merge(body, head), data, turn, local)
-        body, head = tree.split(params, in_body)
-        return head, body, metrics
-
-    def personal(turn, body, head, data):
-        if finetune:
-            # A separate stream: evaluations must not change the steps of training.
-            head = train_head(fold(turn, "finetune", finetune), body, head, data)
-        return tree.merge(body, head)
-
-    return fedavg(task, local)._replace(
-        init=lambda params, num_clients, key: tree.split(params, in_body)[0],
-        init_client=lambda params, client_id, key: tree.split(params, in_body)[1],
-        message=lambda turn, body, head: body,
-        train=train,
-        aggregate=aggregation.averaging(weighting),
-        personal=personal,
-        # A body alone is no model.
-        server_model=None,
-        adaptation_steps=finetune,
-        # A run without one of them would be another method under this name.
-        parts=("body", "head"),
-    )
-
-
-def head_training(task, local):
-    """A function (turn, body, head, data) -> the head, trained with that body."""
-    in_head = tree.matches(task.groups, "head")
-
-    def train(turn, body, head, data):
-        params = tree.merge(body, head)
-        # A key of its own: the steps of the body draw other minibatches.
-        turn = fold(turn, "head")
-        params, _ = fit_part(task.loss, params, in_head, data, turn, local)
-        return tree.split(params, in_head)[0]
-
-    return train
+    head = leaves.of_kind(task, "head")
+    method = keep_leaves(task, local, head, finetune, weighting)
+    # A run without one of them would be another method under this name.
+    return method._replace(parts=("body", "head"))

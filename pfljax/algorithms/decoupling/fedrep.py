@@ -10,11 +10,11 @@ fixed, and b <- mean_k b_k. Each has an optimizer of its own, so that neither mo
 while the other is trained.
 """
 
-from pfljax.algorithms.decoupling.fedper import fedper, head_training
-from pfljax.core import tree
+from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.decoupling.partial import in_turn
+from pfljax.core import leaves
 from pfljax.core.factories import component
 from pfljax.core.ranges import Count, Epochs
-from pfljax.core.training import fit_part, steps_in_epochs, with_epochs
 from pfljax.core.types import Algorithm, Local, Task
 
 
@@ -37,19 +37,6 @@ def fedrep(
       head_epochs: epochs of the head; None for those of local training.
       finetune: steps of the head before the evaluation; 0 for none.
     """
-    train_head = head_training(task, local)
-    in_body = tree.matches(task.groups, "body")
-
-    def train(turn, body, head, data):
-        head_turn = with_epochs(turn, local, head_epochs)
-        head = train_head(head_turn, body, head, data)
-        # The head is a constant here: momentum and decay leave it alone.
-        params = tree.merge(body, head)
-        params, metrics = fit_part(task.loss, params, in_body, data, turn, local)
-        return head, tree.split(params, in_body)[0], metrics
-
-    def work(steps, size, is_first):
-        return steps + steps_in_epochs(steps, local, head_epochs)
-
     shared = fedper(task, local, finetune=finetune, weighting="uniform")
-    return shared._replace(train=train, work=work)
+    head = leaves.of_kind(task, "head")
+    return in_turn(shared, task, local, head, head_epochs)

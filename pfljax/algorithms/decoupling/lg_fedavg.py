@@ -15,16 +15,13 @@ newest h, as a new client would.
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.decoupling.fedper import fedper
-from pfljax.core import aggregation, tree
+from pfljax.algorithms.decoupling.partial import keep_leaves
+from pfljax.core import aggregation, leaves, tree
 from pfljax.core.factories import component
 from pfljax.core.ranges import Count
 from pfljax.core.types import Algorithm, Local, Task
-
-OTHER = {"body": "head", "head": "body"}
 
 
 class Bodies(NamedTuple):
@@ -71,32 +68,10 @@ def lg_fedavg(
       weighting: the weight of a client at the server: "examples" or "uniform".
       mean_body: also upload bodies, and evaluate newcomers with their mean.
     """
-    # FedPer of a task whose body is called head, and whose head is called body.
-    groups = jax.tree.map(OTHER.__getitem__, task.groups)
-    exchanged = task._replace(groups=groups)
-    method = fedper(exchanged, local, finetune=finetune, weighting=weighting)
-    method = with_any_head(method, task)
-    if mean_body:
-        return with_mean_body(method)
-    return method
-
-
-def with_any_head(method: Algorithm, task: Task) -> Algorithm:
-    """The method, with a server whose head was split off a model with another body."""
-    in_head = tree.matches(task.groups, "head")
-    head_layout, _ = tree.split(task.groups, in_head)
-    merge = method.personal
-    assert merge is not None
-
-    def train(turn, head, body, data):
-        own_head = tree.with_structure(head, head_layout)
-        body, trained, metrics = method.train(turn, own_head, body, data)
-        return body, tree.with_structure(trained, head), metrics
-
-    def personal(turn, head, body, data):
-        return merge(turn, tree.with_structure(head, head_layout), body, data)
-
-    return method._replace(train=train, personal=personal)
+    body = leaves.of_kind(task, "body")
+    method = keep_leaves(task, local, body, finetune, weighting)
+    method = method._replace(parts=("body", "head"))
+    return with_mean_body(method) if mean_body else method
 
 
 def with_mean_body(method: Algorithm) -> Algorithm:
