@@ -33,7 +33,8 @@ FORMS = {  # of methods, where not the default or not the default alone
         Case("lg_fedavg", {"mean_body": True}, bytes=(toy.HEAD, toy.WHOLE)),
     ],
 }
-SENDS_OTHERS = ("fedgen", "fedma")  # a generator; layers, one after another
+# A generator; layers, one after another; all but normalisation.
+SENDS_OTHERS = ("fedgen", "fedma", "fedbn")
 REFUSED = {"fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm")}
 PARTS = {0: [], toy.BODY: ["body"], toy.HEAD: ["head"]}  # by the bytes of the toy
 

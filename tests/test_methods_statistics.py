@@ -1,4 +1,4 @@
-"""Every method on a model with running statistics; FedBN, written here."""
+"""Every method on a model with running statistics."""
 
 from functools import cache
 
@@ -10,6 +10,7 @@ from flax import linen as nn
 
 import declared
 from pfljax import algorithms, models
+from pfljax.algorithms.decoupling.fedbn import fedbn
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.distillation.fedakt import fedakt
 from pfljax.algorithms.distillation.fedkd import fedkd
@@ -202,24 +203,9 @@ def test_dropped_statistics_begin_each_round_anew():
     )
 
 
-def fedbn(task, local):
-    """FedBN (Li et al., ICLR 2021): clients keep all of batch normalisation."""
-    modules = jax.tree.leaves(task.modules)
-    normal = {
-        module
-        for module, yes in zip(
-            modules, jax.tree.leaves(statistics.mask(task.modules)), strict=True
-        )
-        if yes
-    }
-    groups = jax.tree.map(lambda m: "head" if m in normal else "body", task.modules)
-    return fedper(task._replace(groups=groups), local)
-
-
-def test_fedbn_is_a_few_lines():
-    states, setting = toy.run_rounds(
-        fedbn(task(), LOCAL), task(), LOCAL, TRAIN, rounds=2
-    )
+def test_fedbn_keeps_all_of_normalisation():
+    method = fedbn(task(), LOCAL)
+    states, setting = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2)
     norm = tree.paths(states[-1].clients)
     assert {name.rsplit("/", 1)[1] for name in norm} == {"mean", "var", "scale", "bias"}
     assert not any("layers_1" in name for name in tree.paths(states[-1].server))
