@@ -27,11 +27,7 @@ class Models(NamedTuple):
 
 def first_models(params: Params, num_clients: int) -> Models:
     """All clients have the first parameters, and none has sent a model."""
-
-    def repeat(leaf: Array) -> Array:
-        return jnp.broadcast_to(leaf, (num_clients, *leaf.shape))
-
-    return Models(jax.tree.map(repeat, params), jnp.zeros(num_clients))
+    return Models(tree.stack_copies(params, num_clients), jnp.zeros(num_clients))
 
 
 def receive(models: Models, uploads: Params, cohort: Cohort) -> Models:

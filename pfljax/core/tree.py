@@ -111,6 +111,15 @@ def stack_zeros(a: Tree, count: int) -> Tree:
     return jax.tree.map(on_leaf, a)
 
 
+def stack_copies(a: Tree, count: int) -> Tree:
+    """`count` copies of `a`: leaves [count, ...]."""
+
+    def on_leaf(leaf: Array) -> Array:
+        return jnp.broadcast_to(leaf, (count, *leaf.shape))
+
+    return jax.tree.map(on_leaf, a)
+
+
 def full(a: Tree, value: Any) -> Tree:
     """`value` at every coordinate of `a`."""
     return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), a)
