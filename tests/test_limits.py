@@ -14,9 +14,15 @@ from pfljax.algorithms.bayesian.pfedvem import pfedvem
 from pfljax.algorithms.bayesian.virtual import virtual
 from pfljax.algorithms.clustering.hypcluster import hypcluster
 from pfljax.algorithms.clustering.ifca import ifca
+from pfljax.algorithms.decoupling.fedbabu import fedbabu
+from pfljax.algorithms.decoupling.fedbn import fedbn
+from pfljax.algorithms.decoupling.fedcac import fedcac
 from pfljax.algorithms.decoupling.fedper import fedper
+from pfljax.algorithms.decoupling.fedphp import fedphp
 from pfljax.algorithms.decoupling.fedrep import fedrep
+from pfljax.algorithms.decoupling.fedrod import fedrod
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.algorithms.decoupling.pfedsim import pfedsim
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.feddyn import feddyn
 from pfljax.algorithms.global_model.fednova import fednova
@@ -168,9 +174,14 @@ def test_a_split_method_that_shares_nothing_is_local_training(
     toy.assert_same(last(method(task, LOCAL), task).clients, trained_alone.clients)
 
 
-def test_fedrep_without_a_head_is_uniform_fedavg(averaged_uniformly):
+@pytest.mark.parametrize("method", [fedrep, fedbabu])
+def test_a_split_method_without_a_head_is_uniform_fedavg(method, averaged_uniformly):
     task = regrouped("body")
-    toy.assert_close(last(fedrep(task, LOCAL), task).server, averaged_uniformly.server)
+    toy.assert_close(last(method(task, LOCAL), task).server, averaged_uniformly.server)
+
+
+def test_fedbn_without_normalisation_is_fedavg(averaged):
+    toy.assert_same(last(fedbn(TASK, LOCAL)).server, averaged.server)
 
 
 def test_fedrep_without_head_epochs_never_trains_a_head():
@@ -248,18 +259,36 @@ def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
         np.testing.assert_allclose(toy.flat(state.clients), w, atol=1e-5)
 
 
+@cache
+def classified(factory, **options):
+    """The state after 2 rounds of a perceptron, for losses of logits."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    method = factory(task, LOCAL, **options)
+    return toy.run_rounds(method, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "same"),
+    [
+        (fedrod, {"gamma": 0.0}, fedavg),
+        (fedphp, {"lam": 0.0}, fedavg),
+        (pfedsim, {"warm_up": 1.0}, fedavg),
+        (fedcac, {"tau": 0.0}, uniform),
+    ],
+)
+def test_the_server_of_a_classifier_follows_fedavg(factory, options, same):
+    server = classified(factory, **options).server
+    w = server if factory in (fedrod, fedphp) else server.w
+    toy.assert_close(w, classified(same).server, 1e-6)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "method"), [(0.0, uniform), (1.0, alone)], ids=["uniform", "local"]
 )
 def test_mapper_of_one_share_is_uniform_fedavg_or_local_training(share, method):
-    """Of a perceptron: a mixture of logits asks for a loss of logits."""
-    task, (train, _) = toy.classifier(), toy.ragged()
     options = {"lowest": share, "highest": share, "shares": 1, "global_steps": None}
-    mixed, same = (
-        toy.run_rounds(each, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
-        for each in (mapper(task, LOCAL, **options), method(task, LOCAL))
-    )
+    mixed, same = classified(mapper, **options), classified(method)
     if method is alone:
         toy.assert_close(mixed.clients.h, same.clients, 1e-6)
     else:
