@@ -9,7 +9,7 @@ Zhang et al., NeurIPS 2023, https://arxiv.org/abs/2311.14975 (Algorithm 1).
 Once z* is known, client k minimises over w_k and m_k
 
     CE(h(b(x) + m_k), y) + kappa / 2 mean_e (z~ - z*)^2,
-    z~ <- (1 - momentum) z~ + momentum mean_batch b(x),
+    z~ <- (1 - mu) z~ + mu mean_batch b(x),
 
 where z~ is 0 before the first step of a round, and constant but for the minibatch. The
 server is FedAvg's. Client k predicts with h(b(x) + m_k), and the server's model, like a
@@ -63,13 +63,13 @@ def feddbe(
     local: Local,
     *,
     kappa: NotNegative = 50.0,
-    momentum: Share = 1.0,
+    mu: Share = 1.0,
 ) -> Algorithm:
     """Builds FedDBE.
 
     Args:
       kappa: weight of the distance of mean features; 0 leaves it out.
-      momentum: weight of a minibatch in the mean features; 1 is the minibatch alone.
+      mu: weight of a minibatch in the mean features; 1 is the minibatch alone.
     """
     nothing = jnp.zeros(task.feature_shape)
 
@@ -83,7 +83,7 @@ def feddbe(
             w, m, old = stepped["w"], stepped["m"], stepped[statistics.STATISTICS]
             z, mean = mean_features(w, batch, key)
             logits = task.head(w, z + server.known * m, batch.mask, key)
-            mean = (1 - momentum) * jax.lax.stop_gradient(old) + momentum * mean
+            mean = (1 - mu) * jax.lax.stop_gradient(old) + mu * mean
             apart = kappa * server.known / 2 * jnp.mean((mean - server.mean) ** 2)
             loss = data_loss(task, logits, batch)
             # z~ steps as running statistics do: to its new value.

@@ -10,7 +10,7 @@ maximum mean discrepancy between the features of both models (`_mmd`, relative w
 with "kd" it is the cross-entropy of the logits of w_k with softmax(logits of p_k / 4).
 p_k is constant. After training,
 
-    p_k <- mu_k p_k + (1 - mu_k) w_k,    mu_k = momentum min(1, c_k / (share rounds)),
+    p_k <- mu_k p_k + (1 - mu_k) w_k,    mu_k = mu min(1, c_k / (share rounds)),
 
 where share * rounds is the number of rounds that a client can expect. The server is
 FedAvg's. Client k is evaluated with p_k, or with w before it first takes part.
@@ -50,7 +50,7 @@ def fedphp(
     *,
     lam: Share = 0.1,
     by: Literal["mmd", "kd"] = "mmd",
-    momentum: Share = 0.9,
+    mu: Share = 0.9,
     share: PositiveShare = 1.0,
     rounds: AtLeastOne = 100,
 ) -> Algorithm:
@@ -59,7 +59,7 @@ def fedphp(
     Args:
       lam: weight of the historical model, beside 1 - `lam` of the data loss.
       by: what is compared with it, features by "mmd" or logits by "kd".
-      momentum: largest weight of the past in p_k; 0 keeps the last trained model.
+      mu: largest weight of the past in p_k; 0 keeps the last trained model.
       share: the share of clients that take part in a round.
     """
 
@@ -79,7 +79,7 @@ def fedphp(
             return (1 - lam) * loss + lam * differ(z, logits, client.p, batch), loss
 
         w, metrics = fit_objective(objective, w, data, turn, local)
-        past = momentum * jnp.minimum(1, client.count / jnp.maximum(1, share * rounds))
+        past = mu * jnp.minimum(1, client.count / jnp.maximum(1, share * rounds))
         p = tree.lerp(w, client.p, past)
         return Client(p, client.count + 1), w, metrics
 

@@ -65,7 +65,8 @@ def fedrod(task: Task, local: Local, *, gamma: NotNegative = 1.0) -> Algorithm:
         prior = jnp.where(known, gamma * jnp.log(jnp.maximum(counts, 1)), ABSENT)
 
         def objective(models, batch, key):
-            generic, own = both(*models, batch, key)
+            w, q = models
+            generic, own = both(w, q, batch, key)
             fair = data_loss(task, generic + prior, batch)
             personal = data_loss(task, fix(generic) + own, batch)
             return fair + personal, data_loss(task, generic, batch)

@@ -10,7 +10,7 @@ from pfljax.core.types import Batch
 DOWN, UP = toy.WHOLE + 4 * (4 + 1), toy.WHOLE + 4 * 4  # mean features; if it is known
 CONFORMANCE = [
     Case("feddbe", {"kappa": 1.0}, bytes=(DOWN, UP)),
-    Case("feddbe", {"kappa": 1.0, "momentum": 0.3}, bytes=(DOWN, UP)),
+    Case("feddbe", {"kappa": 1.0, "mu": 0.3}, bytes=(DOWN, UP)),
 ]
 
 TASK, LOCAL = toy.classifier(), perceptron.FULL
@@ -18,7 +18,7 @@ TRAIN, _ = toy.ragged()
 KAPPA, RATE = 2.0, 0.1
 
 
-def trained(w, m, consensus, x, y, momentum):
+def trained(w, m, consensus, x, y, mu):
     """([b, W, c, V], m) after two steps; without a consensus those of FedAvg."""
     mean = np.zeros(4)
     for _ in range(2):
@@ -27,8 +27,8 @@ def trained(w, m, consensus, x, y, momentum):
         if consensus is None:
             w = perceptron.stepped(w, x, slope)
             continue
-        mean = (1 - momentum) * mean + momentum * z.mean(0)
-        pull = KAPPA * momentum * (mean - consensus) / (len(x) * len(m))
+        mean = (1 - mu) * mean + mu * z.mean(0)
+        pull = KAPPA * mu * (mean - consensus) / (len(x) * len(m))
         of_m = slope.sum(0) @ w[3].T
         # The head is trained on shifted features.
         shift = np.outer(m, slope.sum(0))
@@ -38,16 +38,16 @@ def trained(w, m, consensus, x, y, momentum):
     return w, m
 
 
-@pytest.mark.parametrize("momentum", [1.0, 0.4])
-def test_feddbe_against_numpy(momentum):
-    method = feddbe(TASK, LOCAL, kappa=KAPPA, momentum=momentum)
+@pytest.mark.parametrize("mu", [1.0, 0.4])
+def test_feddbe_against_numpy(mu):
+    method = feddbe(TASK, LOCAL, kappa=KAPPA, mu=mu)
     states, _ = toy.run_rounds(method, TASK, LOCAL, TRAIN, 3, cohort=5)
     w, m, consensus = perceptron.weights(states[0].server.w), [np.zeros(4)] * 8, None
     for state in states[1:]:
         uploads, cohort = [], np.asarray(state.cohort)
         for k in cohort:
             data = perceptron.examples(k)
-            new, m[k] = trained(w, m[k], consensus, *data, momentum)
+            new, m[k] = trained(w, m[k], consensus, *data, mu)
             uploads.append([perceptron.features(new, data[0]).mean(0), *new])
         mean, *w = perceptron.averaged(uploads, cohort)
         consensus = mean if consensus is None else consensus

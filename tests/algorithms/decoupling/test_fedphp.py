@@ -16,7 +16,7 @@ CONFORMANCE = [
 
 TASK, LOCAL = toy.classifier(), perceptron.FULL
 TRAIN, _ = toy.ragged()
-OPTIONS = {"lam": 0.3, "momentum": 0.8, "share": 0.6, "rounds": 3}
+OPTIONS = {"lam": 0.3, "mu": 0.8, "share": 0.6, "rounds": 3}
 
 
 def discrepancy_slope(a, b):
@@ -69,7 +69,7 @@ def test_fedphp_against_numpy(by):
             uploads.append(new)
         w = perceptron.averaged(uploads, cohort)
         perceptron.assert_clients(state.clients.p, past)
-    assert count.max() == 3  # so that the largest momentum is reached
+    assert count.max() == 3  # so that the largest mu is reached
     perceptron.assert_weights(states[-1].server, w)
 
 
