@@ -35,7 +35,10 @@ FORMS = {  # of methods, where not the default or not the default alone
 }
 # A generator; layers, one after another; all but normalisation.
 SENDS_OTHERS = ("fedgen", "fedma", "fedbn")
-REFUSED = {"fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm")}
+REFUSED = {
+    "fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm"),
+    "fedcp": ("resnet9:norm=batch",),  # its head pools pixels
+}
 PARTS = {0: [], toy.BODY: ["body"], toy.HEAD: ["head"]}  # by the bytes of the toy
 
 

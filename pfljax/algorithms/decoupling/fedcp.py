@@ -73,11 +73,12 @@ def fedcp(task: Task, local: Local, *, lam: NotNegative = 1.0) -> Algorithm:
     both = (-2, -1)  # a pair, for each feature
     normalise = nn.LayerNorm(epsilon=1e-5, reduction_axes=both, feature_axes=both)
     network = nn.Sequential([nn.DenseGeneral((2, size)), normalise, nn.relu])
+    decide: Any = network.apply
     fix = jax.lax.stop_gradient
 
     def read(model, z, mask=None, key=None):
         vectors = z.reshape(len(z), -1)
-        pair = network.apply(model.policy, vectors * model.context)
+        pair = decide(model.policy, vectors * model.context)
         if key is not None:
             pair += jax.random.gumbel(derive(key, "policy"), pair.shape)
         s = nn.softmax(pair, 1)[:, 0] * model.share
@@ -139,8 +140,8 @@ def require_one_layer(task, in_head, size):
     shapes = [leaf.shape for leaf in jax.tree.leaves(head)]
     if [shape[0] for shape in shapes if len(shape) == 2] != [size]:
         raise ValueError(
-            f"fedcp needs a head of one dense layer of {size} features, but its leaves "
-            f"have the shapes {shapes}; choose another model, such as mlp"
+            f"fedcp cannot train this model: its head has shapes {shapes}, expected "
+            f"one dense layer of {size} features; choose another, such as model mlp"
         )
 
 

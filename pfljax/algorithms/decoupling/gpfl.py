@@ -69,9 +69,10 @@ def gpfl(
     in_head = leaves.of_kind(task, "head")
     size = width(task)
     network = nn.Sequential([nn.Dense(size), nn.relu, nn.LayerNorm(epsilon=1e-5)])
+    branch: Any = network.apply
 
     def read(z, valve, condition):
-        gamma, beta = (network.apply(part, condition) for part in valve)
+        gamma, beta = (branch(part, condition) for part in valve)
         return nn.relu((gamma + 1) * z.reshape(len(z), -1) + beta)
 
     def head(w, z, *mode):

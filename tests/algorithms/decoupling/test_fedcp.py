@@ -90,6 +90,6 @@ def test_fedcp_against_numpy(monkeypatch):
 
 def test_a_head_of_several_layers_is_refused():
     job = tiny.TINY.replace(algorithm="fedcp", model="htresnet4:hidden=(8,)")
-    with pytest.raises(ValueError, match="fedcp needs a head of one dense") as error:
+    with pytest.raises(ValueError, match="expected one dense layer of") as error:
         begin.check_method(job, None, None)
     assert "\n" not in str(error.value)
