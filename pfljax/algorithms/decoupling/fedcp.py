@@ -100,7 +100,7 @@ def fedcp(task: Task, local: Local, *, lam: NotNegative = 1.0) -> Algorithm:
 
         def objective(stepped, batch, key):
             b, h, policy = stepped
-            w = tree.merge(fix(g), b)
+            w = tree.merge(g, b)
             z = task.features(w, batch, key)
             model = first._replace(w=w, policy=policy, h=h)
             loss = data_loss(task, read(model, z, batch.mask, key), batch)
