@@ -47,7 +47,7 @@ def knn_per(
     lam: Share = 0.5,
     neighbours: AtLeastOne = 5,
     sigma: Positive = 1.0,
-    max_examples: AtLeastOne,
+    max_examples: AtLeastOne = 100,
 ) -> Algorithm:
     """Builds kNN-Per; `lam` = 0 is FedAvg.
 
