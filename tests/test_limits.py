@@ -174,12 +174,15 @@ def test_a_split_method_that_shares_nothing_is_local_training(
     toy.assert_same(last(method(task, LOCAL), task).clients, trained_alone.clients)
 
 
-@pytest.mark.parametrize("method", [fedrep, fedbabu])
+@pytest.mark.parametrize(
+    "method", [fedrep, pytest.param(fedbabu, marks=pytest.mark.slow)]
+)
 def test_a_split_method_without_a_head_is_uniform_fedavg(method, averaged_uniformly):
     task = regrouped("body")
     toy.assert_close(last(method(task, LOCAL), task).server, averaged_uniformly.server)
 
 
+@pytest.mark.slow
 def test_fedbn_without_normalisation_is_fedavg(averaged):
     toy.assert_same(last(fedbn(TASK, LOCAL)).server, averaged.server)
 
@@ -273,7 +276,7 @@ def classified(factory, **options):
         (fedrod, {"gamma": 0.0}, fedavg),
         (fedphp, {"lam": 0.0}, fedavg),
         (pfedsim, {"warm_up": 1.0}, fedavg),
-        (fedcac, {"tau": 0.0}, uniform),
+        pytest.param(fedcac, {"tau": 0.0}, uniform, marks=pytest.mark.slow),
     ],
 )
 def test_the_server_of_a_classifier_follows_fedavg(factory, options, same):

@@ -64,6 +64,7 @@ def test_fedas_against_numpy(diagonal):
         perceptron.assert_clients(state.clients, own)
 
 
+@pytest.mark.slow
 def test_a_sum_over_minibatches_grows_with_their_number():
     """Of equal examples, whose minibatches have one gradient."""
     data = toy.one(toy.quadratic_clients(), 1)

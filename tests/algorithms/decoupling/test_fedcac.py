@@ -17,6 +17,7 @@ CONFORMANCE = [
 TASK, LOCAL = toy.classifier(), perceptron.FULL
 TRAIN, _ = toy.ragged()
 TAU, BETA = 0.4, 4
+JOIN = jax.jit(collaborators)
 
 
 def trained(w, x, y):
@@ -85,13 +86,13 @@ def test_collaborators(progress, alike, helps):
     if alike:
         masks = [masks[0]] * 3
     critical = {"w": jnp.array(masks, bool)}
-    found = collaborators(critical, jnp.array([True] * 3), progress)
+    found = JOIN(critical, jnp.array([True] * 3), progress)
     assert np.asarray(found).sum() == 3 + helps
     assert np.asarray(found).diagonal().all()
 
 
 def test_who_did_not_report_helps_nobody():
     critical = {"w": jnp.ones((3, 2), bool)}
-    found = collaborators(critical, jnp.array([True, False, True]), 0.5)
+    found = JOIN(critical, jnp.array([True, False, True]), 0.5)
     wanted = [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
     np.testing.assert_array_equal(jax.device_get(found), wanted)

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import numpy as np
 
@@ -66,6 +68,8 @@ def test_fedpcl_against_numpy():
     square = ((unit(clients[k], x)[:, None] - mean) ** 2).sum(-1)
     wanted = np.argmin(np.where(count > 0, square, np.inf), 1)
     own = jax.tree.map(lambda leaf: leaf[k], state.clients)
-    model = method.personal(None, state.server, own, toy.one(TRAIN, k))
-    found = method.predict(model, Batch.full(x))
+    model = jax.jit(partial(method.personal, None))(
+        state.server, own, toy.one(TRAIN, k)
+    )
+    found = jax.jit(method.predict)(model, Batch.full(x))
     np.testing.assert_array_equal(np.argmax(found, 1), wanted)

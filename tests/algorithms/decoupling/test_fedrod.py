@@ -51,5 +51,5 @@ def test_fedrod_against_numpy():
         (method.newcomer(None, server, None), 0),
     ):
         wanted = perceptron.logits(w, z) + share * (z @ heads[1][1] + heads[1][0])
-        found = method.predict(model, Batch.full(x))
+        found = jax.jit(method.predict)(model, Batch.full(x))
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
