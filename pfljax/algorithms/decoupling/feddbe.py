@@ -18,8 +18,8 @@ client that never took part, with h(b(x)).
 Differs from the published code, where all clients train once before the first round to
 find z*, and that training is thrown away. Here the first round is one of FedAvg, and z*
 is the mean over the examples of its cohort, by the trained models in evaluation mode.
-The authors' kappa is 50 on Fashion-MNIST at the rate 0.005; PFLlib's default is 0, which
-leaves the regulariser out.
+The authors' kappa is 50 on Fashion-MNIST, at the rate 0.005. PFLlib's default is 0,
+which leaves the regulariser out.
 """
 
 from typing import Any, NamedTuple
