@@ -19,6 +19,7 @@ from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.feddyn import feddyn
+from pfljax.algorithms.global_model.fedlc import fedlc
 from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
@@ -138,6 +139,31 @@ def test_fedcurv_without_pull_is_fedavg(averaged):
 def test_the_server_of_apfl_follows_uniform_fedavg(averaged_uniformly):
     state = last(apfl(TASK, LOCAL, alpha=0.3))
     toy.assert_close(state.server, averaged_uniformly.server, 1e-6)
+
+
+def classified(factory, **options):
+    """The server's model after 2 rounds of a classifier."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    method = factory(task, LOCAL, **options)
+    states, _ = toy.run_rounds(method, task, LOCAL, train, 2, cohort=COHORT)
+    return method.server_model(states[-1].server)
+
+
+@pytest.fixture(scope="module")
+def classified_by_fedavg():
+    return classified(fedavg)
+
+
+@pytest.mark.parametrize(
+    ("factory", "options"),
+    [
+        (fedlc, {"tau": 0.0}),
+        # classifier rows
+    ],
+    ids=["fedlc tau=0"],  # classifier ids
+)
+def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
+    toy.assert_close(classified(factory, **options), classified_by_fedavg, 1e-6)
 
 
 def test_a_proximal_term_is_no_fedavg(averaged):
