@@ -21,6 +21,7 @@ from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.feddyn import feddyn
 from pfljax.algorithms.global_model.fedlc import fedlc
 from pfljax.algorithms.global_model.fednova import fednova
+from pfljax.algorithms.global_model.fedntd import fedntd
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.algorithms.global_model.scaffold import scaffold
@@ -158,9 +159,10 @@ def classified_by_fedavg():
     ("factory", "options"),
     [
         (fedlc, {"tau": 0.0}),
+        (fedntd, {"beta": 0.0}),
         # classifier rows
     ],
-    ids=["fedlc tau=0"],  # classifier ids
+    ids=["fedlc tau=0", "fedntd beta=0"],  # classifier ids
 )
 def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
     toy.assert_close(classified(factory, **options), classified_by_fedavg, 1e-6)
