@@ -24,6 +24,7 @@ from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedntd import fedntd
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
+from pfljax.algorithms.global_model.moon import moon
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation import _simplex as simplex
 from pfljax.algorithms.interpolation.apfl import apfl
@@ -160,9 +161,10 @@ def classified_by_fedavg():
     [
         (fedlc, {"tau": 0.0}),
         (fedntd, {"beta": 0.0}),
+        (moon, {"mu": 0.0}),
         # classifier rows
     ],
-    ids=["fedlc tau=0", "fedntd beta=0"],  # classifier ids
+    ids=["fedlc tau=0", "fedntd beta=0", "moon mu=0"],  # classifier ids
 )
 def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
     toy.assert_close(classified(factory, **options), classified_by_fedavg, 1e-6)
