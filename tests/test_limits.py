@@ -25,6 +25,7 @@ from pfljax.algorithms.global_model.fedntd import fedntd
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.algorithms.global_model.moon import moon
+from pfljax.algorithms.global_model.q_fedavg import q_fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation import _simplex as simplex
 from pfljax.algorithms.interpolation.apfl import apfl
@@ -168,6 +169,19 @@ def classified_by_fedavg():
 )
 def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
     toy.assert_close(classified(factory, **options), classified_by_fedavg, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "model"),
+    [
+        (q_fedavg, {"q": 0.0}, lambda w: w),
+        # uniform rows
+    ],
+    ids=["q_fedavg q=0"],  # uniform ids
+)
+def test_the_server_follows_uniform_fedavg(factory, options, model, averaged_uniformly):
+    state = play(factory, **options)[-1]
+    toy.assert_close(model(state.server), averaged_uniformly.server, 1e-6)
 
 
 def test_a_proximal_term_is_no_fedavg(averaged):
