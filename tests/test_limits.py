@@ -18,6 +18,7 @@ from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.global_model.afl import afl
 from pfljax.algorithms.global_model.feddyn import feddyn
 from pfljax.algorithms.global_model.fedlc import fedlc
 from pfljax.algorithms.global_model.fednova import fednova
@@ -175,9 +176,10 @@ def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
     ("factory", "options", "model"),
     [
         (q_fedavg, {"q": 0.0}, lambda w: w),
+        (afl, {"weight_lr": 0.0}, lambda server: server.w),
         # uniform rows
     ],
-    ids=["q_fedavg q=0"],  # uniform ids
+    ids=["q_fedavg q=0", "afl weight_lr=0"],  # uniform ids
 )
 def test_the_server_follows_uniform_fedavg(factory, options, model, averaged_uniformly):
     state = play(factory, **options)[-1]
