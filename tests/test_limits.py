@@ -20,6 +20,7 @@ from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.afl import afl
 from pfljax.algorithms.global_model.feddyn import feddyn
+from pfljax.algorithms.global_model.fedexp import fedexp
 from pfljax.algorithms.global_model.fedlc import fedlc
 from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedntd import fedntd
@@ -177,9 +178,10 @@ def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
     [
         (q_fedavg, {"q": 0.0}, lambda w: w),
         (afl, {"weight_lr": 0.0}, lambda server: server.w),
+        (fedexp, {"eps": 1e9}, lambda server: server.w),
         # uniform rows
     ],
-    ids=["q_fedavg q=0", "afl weight_lr=0"],  # uniform ids
+    ids=["q_fedavg q=0", "afl weight_lr=0", "fedexp large eps"],  # uniform ids
 )
 def test_the_server_follows_uniform_fedavg(factory, options, model, averaged_uniformly):
     state = play(factory, **options)[-1]
