@@ -26,6 +26,7 @@ from pfljax.algorithms.global_model.fednova import fednova
 from pfljax.algorithms.global_model.fedntd import fedntd
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
+from pfljax.algorithms.global_model.fedsam import fedsam
 from pfljax.algorithms.global_model.moon import moon
 from pfljax.algorithms.global_model.q_fedavg import q_fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
@@ -128,8 +129,9 @@ UNMIXED = partial(superfed, start=1.0, rounds=3)  # all rounds before it mixes
         (fedprox, {"mu": 0.0}),
         (ditto, {"lam": 0.7}),
         (UNMIXED, {"mu": 0.0, "nu": 5.0}),
+        (fedsam, {"rho": 0.0}),
     ],
-    ids=["fedprox mu=0", "ditto any lam", "superfed start=1"],
+    ids=["fedprox mu=0", "ditto any lam", "superfed start=1", "fedsam rho=0"],
 )
 def test_the_server_follows_fedavg(factory, options, averaged):
     toy.assert_close(play(factory, **options)[-1].server, averaged.server, 1e-6)
