@@ -50,6 +50,7 @@ from pfljax.algorithms.multi_task.fedcurv import fedcurv
 from pfljax.algorithms.multi_task.fedem import fedem
 from pfljax.algorithms.multi_task.fedfomo import fedfomo
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
+from pfljax.algorithms.multi_task.mr_mtl import mr_mtl
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
 from pfljax.core import aggregation, tree
@@ -197,6 +198,10 @@ def test_a_proximal_term_is_no_fedavg(averaged):
 
 def test_ditto_without_pull_is_local_training(trained_alone):
     toy.assert_same(play(ditto, lam=0.0)[-1].clients, trained_alone.clients)
+
+
+def test_mr_mtl_without_pull_is_local_training(trained_alone):
+    toy.assert_same(play(mr_mtl, lam=0.0)[-1].clients, trained_alone.clients)
 
 
 def regrouped(name):
