@@ -54,7 +54,9 @@ def fedexp(
         client, w_k, metrics = shared.train(turn, w, client, data)
         return client, tree.sub(w_k, w), metrics
 
-    evaluated = wrap_server(shared, lambda server: tree.lerp(*server, 0.5))
+    evaluated = wrap_server(
+        shared, lambda server: tree.lerp(server.w, server.before, 0.5)
+    )
     return evaluated._replace(
         init=lambda params, num_clients, key: Server(w=params, before=params),
         message=lambda turn, server, client: server.w,
