@@ -19,6 +19,7 @@ from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.afl import afl
+from pfljax.algorithms.global_model.ccvr import ccvr
 from pfljax.algorithms.global_model.feddyn import feddyn
 from pfljax.algorithms.global_model.fedexp import fedexp
 from pfljax.algorithms.global_model.fedlc import fedlc
@@ -168,9 +169,10 @@ def classified_by_fedavg():
         (fedlc, {"tau": 0.0}),
         (fedntd, {"beta": 0.0}),
         (moon, {"mu": 0.0}),
+        pytest.param(ccvr, {"server_steps": 0}, marks=pytest.mark.slow),
         # classifier rows
     ],
-    ids=["fedlc tau=0", "fedntd beta=0", "moon mu=0"],  # classifier ids
+    ids=["fedlc tau=0", "fedntd beta=0", "moon mu=0", "ccvr no step"],  # classifier ids
 )
 def test_a_classifier_follows_fedavg(factory, options, classified_by_fedavg):
     toy.assert_close(classified(factory, **options), classified_by_fedavg, 1e-6)
