@@ -16,7 +16,9 @@ from pfljax.algorithms.clustering.hypcluster import hypcluster
 from pfljax.algorithms.clustering.ifca import ifca
 from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedrep import fedrep
+from pfljax.algorithms.decoupling.fenda import fenda
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.algorithms.decoupling.perfcl import perfcl
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.algorithms.global_model.afl import afl
 from pfljax.algorithms.global_model.ccvr import ccvr
@@ -223,6 +225,18 @@ def test_a_split_method_that_shares_nothing_is_local_training(
 ):
     task = regrouped(own)
     toy.assert_same(last(method(task, LOCAL), task).clients, trained_alone.clients)
+
+
+@pytest.mark.slow
+def test_perfcl_without_contrast_is_fenda():
+    options = {"rounds": 2, "cohort": COHORT}
+    task, (train, _) = toy.classifier(), toy.ragged()
+    found, wanted = (
+        toy.run_rounds(method, task, LOCAL, train, **options)[0][-1]
+        for method in (perfcl(task, LOCAL, mu=0.0, gamma=0.0), fenda(task, LOCAL))
+    )
+    toy.assert_close(found.server, wanted.server, 1e-6)
+    toy.assert_close(found.clients.kept, wanted.clients, 1e-6)
 
 
 def test_fedrep_without_a_head_is_uniform_fedavg(averaged_uniformly):
