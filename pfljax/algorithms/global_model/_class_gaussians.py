@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms._covariance import root
 from pfljax.algorithms.distillation import _prototypes as prototypes
 from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Cohort, Key, Params, Task
@@ -66,9 +67,9 @@ def draw(task: Task, pooled: Pooled, draws: int, key: Key) -> Batch:
     classes, width = mean.shape
     variance = jnp.trace(covariance, axis1=1, axis2=2) / width
     ridge = jnp.maximum(RIDGE * variance, 1e-12)[:, None, None]
-    root = jnp.linalg.cholesky(covariance + ridge * jnp.eye(width))
+    roots = jax.vmap(root)(covariance + ridge * jnp.eye(width))
     noise = jax.random.normal(key, (classes, draws, width))
-    z = mean[:, None] + jnp.einsum("kij,kdj->kdi", root, noise, precision="highest")
+    z = mean[:, None] + jnp.einsum("kij,kdj->kdi", roots, noise, precision="highest")
     return Batch(
         x=z.reshape(-1, *task.feature_shape),
         y=jnp.repeat(jnp.arange(classes), draws),

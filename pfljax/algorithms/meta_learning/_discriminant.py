@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_factor, cho_solve
 
 from pfljax.algorithms._classes import class_sums
+from pfljax.algorithms._covariance import inverse
 from pfljax.core import tree
 from pfljax.core.types import Array, Batch, Task
 
@@ -44,7 +44,7 @@ def discriminant(gaussians: Gaussians, shares: Array) -> Head:
     width = len(covariance)
     towards = jnp.trace(covariance) / width * jnp.eye(width)
     shrunk = tree.lerp(covariance, towards, SHRINKAGE)
-    kernel = cho_solve(cho_factor(shrunk), mean.T)
+    kernel = jnp.matmul(inverse(shrunk), mean.T, precision="highest")
     return Head(kernel, jnp.log(shares) - jnp.sum(mean.T * kernel, 0) / 2)
 
 
@@ -87,7 +87,7 @@ def adapt(
             outputs = logits(discriminant(mixed, shares), fold.x)
             return jnp.sum(fold.mask * task.example_losses(outputs, fold.y))
 
-        # The covariance is factored once for all means.
+        # The covariance is inverted once for all means.
         of_means = jax.vmap(loss, (0, None))
         return jax.lax.map(lambda share: of_means(grid, share), grid)
 
