@@ -1,4 +1,4 @@
-"""Roots and inverses of covariances, one matrix after another.
+"""Roots, inverses and eigenvectors of covariances, one matrix after another.
 
 With few CPU threads, XLA may wait for ever for a batch of factorisations beside other
 work. So under `vmap` these functions loop.
@@ -21,3 +21,10 @@ def root(covariance: Array) -> Array:
 def inverse(covariance: Array) -> Array:
     """The inverse of a positive definite matrix f32[e, e]."""
     return cho_solve(cho_factor(covariance), jnp.eye(len(covariance)))
+
+
+@sequential_vmap
+def eigh(covariance: Array) -> tuple[Array, Array]:
+    """The eigenvalues f32[e] and the eigenvectors, columns of f32[e, e]."""
+    values, vectors = jnp.linalg.eigh(covariance)
+    return values, vectors

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms._classes import class_sums
-from pfljax.algorithms._covariance import inverse
+from pfljax.algorithms._covariance import eigh, inverse
 from pfljax.core import tree
 from pfljax.core.types import Array, Batch, Task
 
@@ -41,11 +41,19 @@ def logits(head: Head, z: Array) -> Array:
 def discriminant(gaussians: Gaussians, shares: Array) -> Head:
     """The linear discriminant of Gaussians and the shares f32[K] of the classes."""
     mean, covariance = gaussians
-    width = len(covariance)
-    towards = jnp.trace(covariance) / width * jnp.eye(width)
-    shrunk = tree.lerp(covariance, towards, SHRINKAGE)
-    kernel = jnp.matmul(inverse(shrunk), mean.T, precision="highest")
+    return with_bias(multiply(inverse(shrink(covariance)), mean.T), mean, shares)
+
+
+def with_bias(kernel: Array, mean: Array, shares: Array) -> Head:
+    """The head whose kernel is S mu."""
     return Head(kernel, jnp.log(shares) - jnp.sum(mean.T * kernel, 0) / 2)
+
+
+def shrink(covariance: Array) -> Array:
+    """The covariance, slightly nearer to the multiple of I with its trace."""
+    width = len(covariance)
+    round_one = jnp.trace(covariance) / width * jnp.eye(width)
+    return tree.lerp(covariance, round_one, SHRINKAGE)
 
 
 def mix(known: Gaussians, own: Gaussians, beta: tuple[Any, Any]) -> Gaussians:
@@ -79,19 +87,33 @@ def adapt(
     grid = jnp.arange(PARTS + 1) / PARTS
     folds = [rows._replace(mask=is_shared * (rank % 2 == half)) for half in (0, 1)]
 
+    values, vectors = eigh(shrink(known.covariance))
+    whiten = vectors / jnp.sqrt(values)
+
     def losses(fold: Batch, other: Batch) -> Array:
         own = estimate(other, known, ridge)
+        # In these coordinates, every mixture of both covariances is diagonal.
+        values, vectors = eigh(multiply(whiten.T, shrink(own.covariance), whiten))
+        rotate = multiply(whiten, vectors)
+        z, known_mean, own_mean = (
+            multiply(a, rotate) for a in (fold.x, known.mean, own.mean)
+        )
 
         def loss(of_mean: Array, of_covariance: Array) -> Array:
-            mixed = mix(known, own, (of_mean, of_covariance))
-            outputs = logits(discriminant(mixed, shares), fold.x)
+            mean = tree.lerp(known_mean, own_mean, of_mean)
+            kernel = mean.T / (1 - of_covariance + of_covariance * values)[:, None]
+            outputs = logits(with_bias(kernel, mean, shares), z)
             return jnp.sum(fold.mask * task.example_losses(outputs, fold.y))
 
-        # The covariance is inverted once for all means.
         of_means = jax.vmap(loss, (0, None))
-        return jax.lax.map(lambda share: of_means(grid, share), grid)
+        return jax.vmap(of_means, (None, 0))(grid, grid)
 
     total = losses(*folds) + losses(*reversed(folds))
     covariance, mean = jnp.unravel_index(jnp.argmin(total), total.shape)
     beta = grid[mean], grid[covariance]
     return mix(known, estimate(rows, known, ridge), beta)
+
+
+def multiply(*factors: Array) -> Array:
+    """The matrix product, which an accelerator's default would round to a few bits."""
+    return jnp.linalg.multi_dot(factors, precision="highest")
