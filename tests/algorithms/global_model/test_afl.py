@@ -1,5 +1,6 @@
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from pfljax.algorithms.global_model.afl import Server, Upload, afl
 from pfljax.conformance import Case, toy
@@ -44,6 +45,7 @@ def test_afl_against_numpy():
     assert (weights > 0).sum() > 1
 
 
+@pytest.mark.slow
 def test_clients_without_weight_do_not_move_the_server():
     w, other = toy.unflat([1.0, 2, 3]), toy.unflat([[9.0, 9, 9]])
     server = Server(w, jnp.array([0.0, 1, 0, 0]), w)

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import perceptron
 from pfljax.algorithms.fedavg import fedavg
@@ -54,6 +55,7 @@ def test_the_pooled_gaussians_against_numpy():
     toy.assert_close(split, pool(stack(of_client(w, whole)), toy.cohort([1])), 1e-5)
 
 
+@pytest.mark.slow
 def test_drawn_features_follow_the_gaussians():
     """Also a singular one; a class with fewer than two examples counts nothing."""
     root = np.array([[1.0, 0, 0, 0], [2, 0.5, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0]])

@@ -3,6 +3,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from pfljax.algorithms.meta_learning import _discriminant as discriminant
 from pfljax.algorithms.meta_learning._discriminant import Gaussians
@@ -34,6 +35,7 @@ def test_two_classes_of_one_round_covariance():
     np.testing.assert_allclose(a[:, 0] - a[:, 1], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_shift_of_all_features_changes_no_decision():
     rows, shift = drawn(20), jnp.array([3.0, -2, 1, 5])
     known = Gaussians(jnp.asarray(drawn(3, 1).x), 2 * jnp.eye(4))
@@ -48,6 +50,7 @@ def test_a_shift_of_all_features_changes_no_decision():
     np.testing.assert_allclose(decide(shift), decide(0 * shift), rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_without_two_examples_of_a_class_the_known_ones_are_kept():
     known = Gaussians(jnp.asarray(drawn(3, 1).x), 2 * jnp.eye(4))
     rows = drawn(20)._replace(mask=(jnp.arange(20) < 3).astype(jnp.float32))
