@@ -125,3 +125,42 @@ def slopes(value, leaves, step=1e-5):
 def cross_entropy(a, y):
     """The mean cross-entropy of logits."""
     return -np.log(softmax(a)[np.arange(len(y)), y]).mean()
+
+
+def assert_averages(servers, cohorts, upload_of):
+    """Every server is the mean, by examples, of upload_of([b, W, c, V], k) over k."""
+    sizes = np.array(toy.SIZES)
+    w = weights(servers[0])
+    for server, ids in zip(servers[1:], cohorts, strict=True):
+        uploads = [upload_of(w, k) for k in ids]
+        w = [
+            np.average(leaves, axis=0, weights=sizes[ids])
+            for leaves in zip(*uploads, strict=True)
+        ]
+        for leaf, wanted in zip(weights(server), w, strict=True):
+            np.testing.assert_allclose(leaf, wanted, rtol=1e-4, atol=1e-5)
+
+
+def run_averaging(factory, **options):
+    """(models of the server, cohorts) of 3 rounds of 5 of 8 clients, of `FULL`."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    method = factory(task, FULL, **options)
+    states, _ = toy.run_rounds(method, task, FULL, train, cohort=5)
+    cohorts = [np.asarray(state.cohort) for state in states[1:]]
+    return [method.server_model(state.server) for state in states], cohorts
+
+
+def cosine(z, other):
+    """(the cosines of rows, their slopes in z); 0 where a row is zero."""
+    lengths = [np.linalg.norm(a, axis=1, keepdims=True) for a in (z, other)]
+    known = lengths[0] * lengths[1] > 0
+    own, length = (np.where(known, a, 1) for a in lengths)
+    value = np.where(known, (z * other).sum(1, keepdims=True) / (own * length), 0)
+    return value, np.where(known, (other / length - value * z / own) / own, 0)
+
+
+def contrast_slope(z, near, far, temperature):
+    """The slope in z of the mean contrast of MOON."""
+    (a, towards), (b, back) = cosine(z, near), cosine(z, far)
+    share = 1 / (1 + np.exp((a - b) / temperature))
+    return share * (back - towards) / temperature / len(z)

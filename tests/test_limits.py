@@ -21,13 +21,23 @@ from pfljax.algorithms.decoupling.fedper import fedper
 from pfljax.algorithms.decoupling.fedphp import fedphp
 from pfljax.algorithms.decoupling.fedrep import fedrep
 from pfljax.algorithms.decoupling.fedrod import fedrod
+from pfljax.algorithms.decoupling.fenda import fenda
 from pfljax.algorithms.decoupling.lg_fedavg import lg_fedavg
+from pfljax.algorithms.decoupling.perfcl import perfcl
 from pfljax.algorithms.decoupling.pfedsim import pfedsim
 from pfljax.algorithms.fedavg import fedavg
+from pfljax.algorithms.global_model.afl import afl
+from pfljax.algorithms.global_model.ccvr import ccvr
 from pfljax.algorithms.global_model.feddyn import feddyn
+from pfljax.algorithms.global_model.fedexp import fedexp
+from pfljax.algorithms.global_model.fedlc import fedlc
 from pfljax.algorithms.global_model.fednova import fednova
+from pfljax.algorithms.global_model.fedntd import fedntd
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
+from pfljax.algorithms.global_model.fedsam import fedsam
+from pfljax.algorithms.global_model.moon import moon
+from pfljax.algorithms.global_model.q_fedavg import q_fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
 from pfljax.algorithms.interpolation import _simplex as simplex
 from pfljax.algorithms.interpolation.apfl import apfl
@@ -49,6 +59,7 @@ from pfljax.algorithms.multi_task.fedcurv import fedcurv
 from pfljax.algorithms.multi_task.fedem import fedem
 from pfljax.algorithms.multi_task.fedfomo import fedfomo
 from pfljax.algorithms.multi_task.heurfedamp import heurfedamp
+from pfljax.algorithms.multi_task.mr_mtl import mr_mtl
 from pfljax.algorithms.multi_task.pfedme import pfedme
 from pfljax.conformance import toy
 from pfljax.core import aggregation, tree
@@ -128,8 +139,9 @@ UNMIXED = partial(superfed, start=1.0, rounds=3)  # all rounds before it mixes
         (fedprox, {"mu": 0.0}),
         (ditto, {"lam": 0.7}),
         (UNMIXED, {"mu": 0.0, "nu": 5.0}),
+        (fedsam, {"rho": 0.0}),
     ],
-    ids=["fedprox mu=0", "ditto any lam", "superfed start=1"],
+    ids=["fedprox mu=0", "ditto any lam", "superfed start=1", "fedsam rho=0"],
 )
 def test_the_server_follows_fedavg(factory, options, averaged):
     toy.assert_close(play(factory, **options)[-1].server, averaged.server, 1e-6)
@@ -146,6 +158,47 @@ def test_the_server_of_apfl_follows_uniform_fedavg(averaged_uniformly):
     toy.assert_close(state.server, averaged_uniformly.server, 1e-6)
 
 
+@cache
+def classified(factory, **options):
+    """The state after 2 rounds of a perceptron, for losses of logits."""
+    task, (train, _) = toy.classifier(), toy.ragged()
+    method = factory(task, LOCAL, **options)
+    return toy.run_rounds(method, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "same"),
+    [
+        (fedlc, {"tau": 0.0}, fedavg),
+        (fedntd, {"beta": 0.0}, fedavg),
+        (moon, {"mu": 0.0}, fedavg),
+        (fedrod, {"gamma": 0.0}, fedavg),
+        (fedphp, {"lam": 0.0}, fedavg),
+        (pfedsim, {"warm_up": 1.0}, fedavg),
+        pytest.param(ccvr, {"server_steps": 0}, fedavg, marks=pytest.mark.slow),
+        pytest.param(fedcac, {"tau": 0.0}, uniform, marks=pytest.mark.slow),
+    ],
+)
+def test_the_server_of_a_classifier_follows_fedavg(factory, options, same):
+    server = classified(factory, **options).server
+    w = server.w if factory in (pfedsim, fedcac, ccvr) else server
+    toy.assert_close(w, classified(same).server, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "model"),
+    [
+        (q_fedavg, {"q": 0.0}, lambda w: w),
+        (afl, {"weight_lr": 0.0}, lambda server: server.w),
+        (fedexp, {"eps": 1e9}, lambda server: server.w),
+    ],
+    ids=["q_fedavg q=0", "afl weight_lr=0", "fedexp large eps"],
+)
+def test_the_server_follows_uniform_fedavg(factory, options, model, averaged_uniformly):
+    state = play(factory, **options)[-1]
+    toy.assert_close(model(state.server), averaged_uniformly.server, 1e-6)
+
+
 def test_a_proximal_term_is_no_fedavg(averaged):
     moved = play(fedprox, mu=0.5)[-1].server
     assert not np.allclose(toy.flat(moved), toy.flat(averaged.server), atol=1e-3)
@@ -153,6 +206,10 @@ def test_a_proximal_term_is_no_fedavg(averaged):
 
 def test_ditto_without_pull_is_local_training(trained_alone):
     toy.assert_same(play(ditto, lam=0.0)[-1].clients, trained_alone.clients)
+
+
+def test_mr_mtl_without_pull_is_local_training(trained_alone):
+    toy.assert_same(play(mr_mtl, lam=0.0)[-1].clients, trained_alone.clients)
 
 
 def regrouped(name):
@@ -172,6 +229,18 @@ def test_a_split_method_that_shares_nothing_is_local_training(
 ):
     task = regrouped(own)
     toy.assert_same(last(method(task, LOCAL), task).clients, trained_alone.clients)
+
+
+@pytest.mark.slow
+def test_perfcl_without_contrast_is_fenda():
+    options = {"rounds": 2, "cohort": COHORT}
+    task, (train, _) = toy.classifier(), toy.ragged()
+    found, wanted = (
+        toy.run_rounds(method, task, LOCAL, train, **options)[0][-1]
+        for method in (perfcl(task, LOCAL, mu=0.0, gamma=0.0), fenda(task, LOCAL))
+    )
+    toy.assert_close(found.server, wanted.server, 1e-6)
+    toy.assert_close(found.clients.kept, wanted.clients, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -260,29 +329,6 @@ def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
                 ]
             )
         np.testing.assert_allclose(toy.flat(state.clients), w, atol=1e-5)
-
-
-@cache
-def classified(factory, **options):
-    """The state after 2 rounds of a perceptron, for losses of logits."""
-    task, (train, _) = toy.classifier(), toy.ragged()
-    method = factory(task, LOCAL, **options)
-    return toy.run_rounds(method, task, LOCAL, train, rounds=2, cohort=COHORT)[0][-1]
-
-
-@pytest.mark.parametrize(
-    ("factory", "options", "same"),
-    [
-        (fedrod, {"gamma": 0.0}, fedavg),
-        (fedphp, {"lam": 0.0}, fedavg),
-        (pfedsim, {"warm_up": 1.0}, fedavg),
-        pytest.param(fedcac, {"tau": 0.0}, uniform, marks=pytest.mark.slow),
-    ],
-)
-def test_the_server_of_a_classifier_follows_fedavg(factory, options, same):
-    server = classified(factory, **options).server
-    w = server if factory in (fedrod, fedphp) else server.w
-    toy.assert_close(w, classified(same).server, 1e-6)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def first_is_fast(first, *others):
 METHODS = first_is_fast(
     "fedavg", "scaffold", "fednova", "feddyn", "per_fedavg", "pfedhn", "ditto",
     "fedamp", "fedem", "fedala", "apfl", "floco", "ifca", "fedproto", "fedgkt",
-    "heterofl", "pfedvem", "virtual",
+    "heterofl", "pfedvem", "virtual", "q_fedavg", "fedsam", "perfcl",
 )  # fmt: skip
 
 

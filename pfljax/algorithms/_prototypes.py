@@ -8,7 +8,6 @@ Prototypes: Snell et al., NeurIPS 2017, https://arxiv.org/abs/1703.05175.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -16,22 +15,20 @@ import optax
 
 from pfljax.algorithms._classes import class_sums
 from pfljax.core import aggregation, tree
-from pfljax.core.losses import data_loss
-from pfljax.core.training import Objective, mean_over_examples
+from pfljax.core.losses import NEVER
+from pfljax.core.training import mean_over_examples
 from pfljax.core.types import (
     Array,
     Batch,
     Client,
     ClientData,
     Cohort,
-    Key,
     Message,
     Params,
     Task,
 )
 
 BATCH = 50  # examples at least in a forward pass, which reads the weights once
-UNKNOWN = -1e30  # the logit of a class without a prototype: finite, below all others
 
 
 class Prototypes(NamedTuple):
@@ -112,7 +109,7 @@ def nearness(task: Task, model: Nearest, batch: Batch) -> Array:
     vectors = z.reshape(len(z), 1, -1)
     # By differences: |z|^2 + |C|^2 - 2zC cancels if they are close.
     square = jnp.sum((vectors - model.prototypes.mean) ** 2, -1)
-    return jnp.where(model.prototypes.count > 0, -square, UNKNOWN)
+    return jnp.where(model.prototypes.count > 0, -square, NEVER)
 
 
 def distances(z: Array, batch: Batch, known: Prototypes) -> tuple[Array, Array]:
@@ -121,19 +118,6 @@ def distances(z: Array, batch: Batch, known: Prototypes) -> tuple[Array, Array]:
     square = jnp.sum((in_batch.mean - known.mean) ** 2, -1)
     both = (in_batch.count > 0) & (known.count > 0)
     return jnp.where(both, norm(square), 0), both.astype(jnp.float32)
-
-
-def pull_features(task: Task, pull: Callable[[Array, Batch], Array]) -> Objective:
-    """The data loss + pull(features, batch), for `fit_objective`."""
-
-    def objective(w: Params, batch: Batch, key: Key) -> tuple[Array, Array]:
-        # One forward pass for both terms: two would move running statistics twice.
-        z = task.features(w, batch, key)
-        logits = task.head(w, z, batch.mask, key)
-        loss = data_loss(task, logits, batch)
-        return loss + pull(z, batch), loss
-
-    return objective
 
 
 def pairs(uploads: Prototypes, cohort: Cohort) -> tuple[Array, Array]:

@@ -8,7 +8,10 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.core import tree
+from pfljax.core.training import Objective
 from pfljax.core.types import Array, Batch, Key, Params, Task
+
+NEVER = -1e30  # a logit without probability: finite, below all others
 
 
 def proximal(anchor: Params, mu: Any) -> Callable[[Params], Array]:
@@ -46,6 +49,45 @@ def mask_absent(logits: Array, present: Array) -> Array:
     An absent class keeps a share of the softmax, and has no gradient.
     """
     return jnp.where(present > 0, logits, 0)
+
+
+def without_true(logits: Array, batch: Batch) -> Array:
+    """The logits [B, K], with no probability and no gradient of the true class."""
+    true = jax.nn.one_hot(batch.y, logits.shape[-1], dtype=bool)
+    return jnp.where(true, NEVER, logits)
+
+
+def pull_features(task: Task, pull: Callable[[Array, Batch], Array]) -> Objective:
+    """The data loss + pull(features, batch), for `fit_objective`."""
+
+    def objective(w: Params, batch: Batch, key: Key) -> tuple[Array, Array]:
+        # One forward pass for both terms: two would move running statistics twice.
+        z = task.features(w, batch, key)
+        logits = task.head(w, z, batch.mask, key)
+        loss = data_loss(task, logits, batch)
+        return loss + pull(z, batch), loss
+
+    return objective
+
+
+def contrast(
+    z: Array, near: Array, far: Array, temperature: Any, batch: Batch
+) -> Array:
+    """Mean of -log(e^near / (e^near + e^far)), of cosines with z over the temperature.
+
+    Features are [B, ...]. Li et al., CVPR 2021 (MOON), eq. 3.
+    """
+    gap = cosines(z, far) - cosines(z, near)
+    return mean(jax.nn.softplus(gap / temperature), batch)
+
+
+def cosines(z: Array, other: Array) -> Array:
+    """The cosine of two features [B, ...] of each example, f32[B]; 0 if one is zero."""
+    a, b = (features.reshape(len(features), -1) for features in (z, other))
+    square = jnp.sum(a * a, 1) * jnp.sum(b * b, 1)
+    # Both sides of a `where` have a gradient, so neither may divide by 0.
+    cosine = jnp.sum(a * b, 1) / jnp.sqrt(jnp.where(square > 0, square, 1))
+    return jnp.where(square > 0, cosine, 0)
 
 
 def divergence(target: Array, logits: Array, batch: Batch) -> Array:

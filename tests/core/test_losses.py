@@ -5,7 +5,13 @@ import pytest
 
 from pfljax import data
 from pfljax.conformance import toy
-from pfljax.core.losses import data_loss, mask_absent
+from pfljax.core.losses import (
+    cosines,
+    data_loss,
+    divergence,
+    mask_absent,
+    without_true,
+)
 from pfljax.core.types import Batch
 from pfljax.models.assembly import example_losses
 from pfljax.runs.settings import Experiment
@@ -38,6 +44,35 @@ def test_absent_classes_have_the_logit_zero_and_no_slope():
     slope = np.asarray(jax.grad(loss)(logits))
     assert not slope[:, 1].any()
     assert slope[:, [0, 2]].all()
+
+
+def test_the_true_class_has_no_part_in_a_divergence_of_the_others():
+    """Not its logit in either model; of two classes nothing is left."""
+    a, b = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
+    y = np.array([0, 2, 1, 1, 0])
+    true = np.eye(3)[y] == 1
+
+    def gap(a, b):
+        batch = Batch.full(jnp.zeros((5, 1)), jnp.asarray(y % a.shape[1]))
+        masked = (without_true(jnp.asarray(z), batch) for z in (a, b))
+        return divergence(*masked, batch)
+
+    value, slope = jax.value_and_grad(gap, 1)(a, jnp.asarray(b))
+    p, q = (np.exp(np.where(true, -99, z)) for z in (a, b))
+    p, q = (each / each.sum(1, keepdims=True) for each in (p, q))
+    np.testing.assert_allclose(value, (p * np.log(p / q)).sum(1).mean(), rtol=1e-5)
+    np.testing.assert_allclose(slope, (q - p) / 5, atol=1e-6)
+    np.testing.assert_allclose(gap(a + 50 * true, b), value, rtol=1e-5)
+    assert gap(a[:, :2], b[:, :2]) == 0
+
+
+def test_features_of_zeros_have_no_cosine_and_no_slope():
+    z = jnp.array([[0.0, 0], [3, 4], [1, 0]])
+    other = jnp.array([[1.0, 2], [4, 3], [0, 0]])
+    value, slope = jax.value_and_grad(lambda z: cosines(z, other).sum())(z)
+    assert value == pytest.approx(0.96)
+    np.testing.assert_array_equal(slope[::2], 0)
+    assert jnp.abs(slope[1]).sum() > 0.01
 
 
 KIND_LOSSES = [

@@ -22,10 +22,10 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms import _fisher as fisher
 from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms._classes import class_sums
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.multi_task import _fisher as fisher
 from pfljax.core import aggregation, leaves, tree
 from pfljax.core.factories import component
 from pfljax.core.keys import fold

@@ -39,7 +39,7 @@ from pfljax.algorithms.decoupling.partial import private_training
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import aggregation, leaves, tree
 from pfljax.core.factories import component
-from pfljax.core.losses import mean
+from pfljax.core.losses import mean, pull_features
 from pfljax.core.ranges import Epochs, NotNegative
 from pfljax.core.training import (
     fit_objective,
@@ -107,7 +107,7 @@ def fedpac(
             known = message.prototypes.count[batch.y] > 0
             return lam * mean(jnp.where(known, gap.mean(1), 0), batch)
 
-        pulled = prototypes.pull_features(task, pull)
+        pulled = pull_features(task, pull)
 
         def objective(b, batch, key):
             return pulled(tree.merge(h, b), batch, key)

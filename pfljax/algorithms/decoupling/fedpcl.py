@@ -30,7 +30,7 @@ from pfljax.algorithms._prototypes import Nearest, Prototypes, norm
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
-from pfljax.core.losses import mean
+from pfljax.core.losses import NEVER, mean
 from pfljax.core.ranges import Positive
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
@@ -64,7 +64,7 @@ def fedpcl(task: Task, local: Local, *, tau: Positive = 0.07) -> Algorithm:
 
             def contrast(means):
                 logits = jnp.matmul(z, means.T, precision="highest") / tau
-                logits = jnp.where(common.count > 0, logits, prototypes.UNKNOWN)
+                logits = jnp.where(common.count > 0, logits, NEVER)
                 losses = optax.losses.softmax_cross_entropy_with_integer_labels
                 return mean(losses(logits, batch.y), counted)
 

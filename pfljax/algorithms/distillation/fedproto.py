@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core.factories import component
+from pfljax.core.losses import pull_features
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Task
@@ -51,7 +52,7 @@ def fedproto(
             distance, _ = prototypes.distances(z, batch, known)
             return lam * jnp.sum(distance)
 
-        objective = prototypes.pull_features(task, pull)
+        objective = pull_features(task, pull)
         w, metrics = fit_objective(objective, w, data, turn, local)
         upload = prototypes.from_client(task, w, data, local.batch_size)
         return w, upload, metrics

@@ -31,6 +31,7 @@ from pfljax.algorithms._prototypes import Prototypes
 from pfljax.algorithms.local import local as alone
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.losses import pull_features
 from pfljax.core.optimizers import ServerRate, server_rate
 from pfljax.core.ranges import Count, NotNegative
 from pfljax.core.training import descend, fit_objective
@@ -103,7 +104,7 @@ def training(task, local, lam):
             distance, both = prototypes.distances(z, batch, known)
             return lam * jnp.sum(distance) / jnp.maximum(jnp.sum(both), 1)
 
-        objective = prototypes.pull_features(task, pull)
+        objective = pull_features(task, pull)
         w, metrics = fit_objective(objective, w, data, turn, local)
         means = prototypes.from_client(task, w, data, local.batch_size)
         return w, prototypes.present(means), metrics

@@ -23,8 +23,8 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pfljax.algorithms import _fisher as fisher
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.multi_task import _fisher as fisher
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
 from pfljax.core.minibatches import steps_per_epoch

@@ -5,7 +5,7 @@ import pytest
 from flax import linen as nn
 
 from pfljax import models
-from pfljax.algorithms.multi_task import _fisher as fisher
+from pfljax.algorithms import _fisher as fisher
 from pfljax.conformance import toy
 from pfljax.core import statistics
 
