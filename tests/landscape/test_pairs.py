@@ -61,6 +61,7 @@ def test_lines_on_the_two_clients_own_examples(clients):
             np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_chosen_pairs_are_those_of_the_square(clients):
     task, models, data = clients
     square = landscape.pairs(task, models, data, points=POINTS)

@@ -162,7 +162,8 @@ def test_groups_and_modules_label_every_leaf(name):
     "name",
     [
         pytest.param(
-            name, marks=[pytest.mark.slow] * (name in ("resnet18", "mobilenet"))
+            name,
+            marks=[pytest.mark.slow] * (name in ("resnet18", "resnet9", "mobilenet")),
         )
         for name in SHAPES
     ],

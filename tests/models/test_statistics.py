@@ -129,7 +129,9 @@ def test_the_gradient_of_a_statistic_is_old_minus_new(task):
         )
 
 
-@pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
+@pytest.mark.parametrize(
+    "task", [LINEN, pytest.param(NNX, marks=pytest.mark.slow)], ids=["linen", "nnx"]
+)
 def test_examples_that_pad_a_batch_change_nothing(task):
     params, examples = drawn(task), batch()
     program = jax.jit(jax.value_and_grad(task.loss))
@@ -148,7 +150,9 @@ def test_examples_that_pad_a_batch_change_nothing(task):
     assert all(not leaf.any() for leaf in jax.tree.leaves(slope))
 
 
-@pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
+@pytest.mark.parametrize(
+    "task", [LINEN, pytest.param(NNX, marks=pytest.mark.slow)], ids=["linen", "nnx"]
+)
 def test_evaluation_uses_running_statistics_and_leaves_them(task):
     params, examples = drawn(task), batch()
     logits = task.predict(params, examples)
@@ -189,6 +193,7 @@ def test_a_loss_of_logits_or_features_carries_statistics_at_any_scale():
     toy.assert_close(running[1], running[2], 1e-6)
 
 
+@pytest.mark.slow
 def test_linen_and_nnx_train_alike():
     first = drawn()
     layers = first["body"]

@@ -138,6 +138,7 @@ def test_a_sweep_tells_of_a_method_that_asynchronous_rounds_do_not_take():
         sweep(job, {"lr": [0.1, 0.2]})
 
 
+@pytest.mark.slow
 def test_a_sweep_tells_of_a_deadline_that_nobody_meets():
     job = Experiment("fedavg", model="logistic", profile=GROUPS, deadline=1e-4)
     with pytest.raises(ValueError, match="no client would report"):

@@ -22,14 +22,11 @@ def source(tmp_path_factory):
     return run(SETTINGS.replace(out=str(out)), quiet=True, report=False).folder
 
 
-def test_all_first_models_are_that_of_the_other_run(source, tmp_path):
+def test_all_first_models_are_that_of_the_other_run(source):
     model = tree.paths(server_model(source))
-    out = str(tmp_path / "run")
-    experiment = SETTINGS.replace(algorithm="ditto", initial=str(source), out=out)
-    state = build(experiment)[0].init(jax.random.key(3))
-    result = run(experiment, quiet=True, report=False, traced=["lr"])
-    sim, _, newest = load_state(result.folder)
-    newcomers = newcomer_states(sim, newest, np.arange(2))
+    sim = build(SETTINGS.replace(algorithm="ditto", initial=str(source)))[0]
+    state = sim.init(jax.random.key(3))
+    newcomers = newcomer_states(sim, state, np.arange(2))
     for name, leaf in model.items():
         np.testing.assert_array_equal(tree.paths(state.server)[name], leaf)
         for clients in (state.clients, newcomers):
@@ -37,6 +34,7 @@ def test_all_first_models_are_that_of_the_other_run(source, tmp_path):
             np.testing.assert_array_equal(first, np.broadcast_to(leaf, first.shape))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_the_other_run(source, tmp_path):
     copy = shutil.copytree(source, tmp_path / "copy")
     export(copy, None, tmp_path / "model.npz")

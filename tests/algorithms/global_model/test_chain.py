@@ -135,7 +135,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "resnet9" in name else ())
+        for name in REFUSED
+    ],
+)
 def test_a_model_that_is_no_chain_is_refused(name):
     shape, reason = REFUSED[name]
     choice = components.parse(name)

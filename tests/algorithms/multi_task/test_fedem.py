@@ -61,6 +61,7 @@ def test_a_weight_of_one_stays_and_trains_its_model_alone():
     np.testing.assert_allclose(upload["head"][1], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_equal_models_take_a_share_of_fedavgs_step():
     """Of noisy minibatches, which all models see alike."""
     local = toy.full_batch(rate=RATE)._replace(batch_size=4)

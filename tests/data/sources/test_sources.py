@@ -94,7 +94,16 @@ def test_synthetic_models_are_shared_by_all_or_own_to_each():
 OFFICIAL = [("synthetic_0_0", 0.0), ("synthetic_0.5_0.5", 0.5), ("synthetic_1_1", 1.0)]
 
 
-@pytest.mark.parametrize(("file", "value"), [*OFFICIAL, ("synthetic_iid", None)])
+@pytest.mark.parametrize(
+    ("file", "value"),
+    [
+        OFFICIAL[1],
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (OFFICIAL[0], OFFICIAL[2], ("synthetic_iid", None))
+        ),
+    ],
+)
 def test_synthetic_has_the_statistics_of_the_official_test_parts(raw_dir, file, value):
     """Over seeds, the official part's statistics lie inside the range of ours."""
     stored = json.loads(
