@@ -106,6 +106,7 @@ def test_statistics_may_still_be_mixed():
     assert abs(own - recomputed) > 0.01
 
 
+@pytest.mark.slow
 def test_a_pair_has_the_statistics_of_both_clients():
     together = jax.tree.map(lambda *leaves: np.stack(leaves), *map(drawn, range(8)))
     i, j = np.array([6, 2]), np.array([3, 2])

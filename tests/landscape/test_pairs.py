@@ -49,6 +49,7 @@ def test_lines_on_pooled_examples(clients):
     assert walls.max() > 0.01
 
 
+@pytest.mark.slow
 def test_lines_on_the_two_clients_own_examples(clients):
     task, models, data = clients
     found = landscape.pairs(task, models, data)

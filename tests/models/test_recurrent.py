@@ -73,6 +73,7 @@ def test_a_layer_is_the_plain_scan_in_value_and_gradient(steps):
     check_same(jax.jit(both(layer))(*args), jax.jit(both(plain))(*args))
 
 
+@pytest.mark.slow
 def test_layers_of_clients_under_vmap():
     args = layer_params(3), draw(3, T, B, D, seed=8), draw(3, T, B, H, seed=9)
     ours = jax.jit(jax.vmap(both(layer)))(*args)

@@ -124,6 +124,7 @@ def test_what_is_wrong_is_refused_in_one_line(tmp_path, name):
     check_refused(tmp_path, *WRONG[name])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("idle")
 def test_a_file_of_devices_for_other_clients(tmp_path):
     path = tmp_path / "devices.npz"

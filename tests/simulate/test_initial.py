@@ -22,11 +22,14 @@ def source(tmp_path_factory):
     return run(SETTINGS.replace(out=str(out)), quiet=True, report=False).folder
 
 
-def test_all_first_models_are_that_of_the_other_run(source):
+def test_all_first_models_are_that_of_the_other_run(source, tmp_path):
     model = tree.paths(server_model(source))
-    sim = build(SETTINGS.replace(algorithm="ditto", initial=str(source)))[0]
-    state = sim.init(jax.random.key(3))
-    newcomers = newcomer_states(sim, state, np.arange(2))
+    out = str(tmp_path / "run")
+    experiment = SETTINGS.replace(algorithm="ditto", initial=str(source), out=out)
+    state = build(experiment)[0].init(jax.random.key(3))
+    result = run(experiment, quiet=True, report=False, traced=["lr"])
+    sim, _, newest = load_state(result.folder)
+    newcomers = newcomer_states(sim, newest, np.arange(2))
     for name, leaf in model.items():
         np.testing.assert_array_equal(tree.paths(state.server)[name], leaf)
         for clients in (state.clients, newcomers):

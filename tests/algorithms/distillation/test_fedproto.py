@@ -79,6 +79,7 @@ def test_without_pull_it_is_local_training(trained_alone):
         toy.assert_same(state.clients, plain.clients)
 
 
+@pytest.mark.slow
 def test_the_first_round_has_no_prototypes(trained_alone):
     _, first, second = played(fedproto(TASK, NOISY, lam=5.0))
     toy.assert_same(first.clients, trained_alone[1].clients)

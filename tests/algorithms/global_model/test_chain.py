@@ -82,6 +82,7 @@ def test_a_chain_of_permuted_units_computes_the_same():
     toy.assert_same(chain.reorder(permuted, model, list(back)), params)
 
 
+@pytest.mark.slow
 def test_a_model_computes_the_same_in_the_wider_network():
     task, model, params = network(1.5)
     assert model.sizes == (5, 8, 6)

@@ -4,8 +4,6 @@ import gzip
 import io
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -38,16 +36,6 @@ def test_digits_are_the_uci_images():
     assert found.x[0, 0].ravel().tolist() == [0, 0, 5, 13, 9, 1, 0, 0]
     assert (found.scale, found.num_classes) == (16.0, 10)
     assert "CC BY 4.0" in found.source
-
-
-def test_import_loads_no_data_library():
-    code = (
-        "import sys, pfljax.data; "
-        "heavy = {'tensorflow_datasets', 'PIL', 'matplotlib', 'tensorflow'}; "
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.stdout.strip() == "[]", found.stderr
 
 
 @pytest.mark.parametrize("make", [synthetic, synthetic_iid])
