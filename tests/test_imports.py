@@ -36,10 +36,10 @@ LATER = (
             (*PLOTS_AND_SETS, *LATER),
         ),
         (
-            "import pfljax.report, pfljax.cli.listing, pfljax.simulate.compare",
+            "import pfljax.report, pfljax.cli.listing, pfljax.simulate.compare\n"
+            "from pfljax import data; data.load('digits')",
             PLOTS_AND_SETS,
         ),
-        ("from pfljax import data; data.load('digits')", PLOTS_AND_SETS),
     ],
 )
 def test_what_an_import_loads(statement, without):

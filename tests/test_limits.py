@@ -1,4 +1,7 @@
-"""Where one method becomes another: equal trajectories under the same keys."""
+"""Where one method becomes another: equal trajectories under the same keys.
+
+Slow tests: what a method computes is compared with NumPy by the fast tests of its own.
+"""
 
 from functools import cache, partial
 
@@ -65,6 +68,8 @@ from pfljax.conformance import toy
 from pfljax.core import aggregation, tree
 from pfljax.core.optimizers import sgd
 from pfljax.core.types import ClientData, Local
+
+pytestmark = pytest.mark.slow
 
 CLIENTS = len(toy.SIZES)
 COHORT = 5
@@ -331,7 +336,6 @@ def test_l2gd_that_goes_all_the_way_is_fedavg_of_many_local_rounds():
         np.testing.assert_allclose(toy.flat(state.clients), w, atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("share", "method"), [(0.0, uniform), (1.0, alone)], ids=["uniform", "local"]
 )
@@ -360,7 +364,6 @@ def test_fedamp_of_all_clients_that_attract_nobody_is_local_training(factory):
     toy.assert_close(found.clients, wanted.clients, 1e-6)
 
 
-@pytest.mark.slow
 def test_fedfomo_of_one_client_is_local_training_on_its_part():
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
@@ -417,7 +420,6 @@ def test_fedala_of_weights_zero_in_the_head_is_fedper():
     toy.assert_close(found.clients.w["head"], wanted.clients["head"], 1e-6)
 
 
-@pytest.mark.slow
 def test_fedala_of_one_client_is_local_training():
     data = toy.noisy_clients()
     data = data._replace(offset=data.offset[1:2], size=data.size[1:2])
@@ -474,7 +476,6 @@ def test_superfed_at_lambda_zero_is_fedavg(averaged, monkeypatch):
     toy.assert_close(last(method).server, averaged.server, 1e-6)
 
 
-@pytest.mark.slow
 def test_superfed_at_lambda_zero_with_a_pull_is_fedprox(monkeypatch):
     place = "pfljax.algorithms.interpolation.superfed.draw_lambda"
     monkeypatch.setattr(place, lambda key, task, mixing: 0.0)
@@ -526,7 +527,6 @@ def test_per_fedavg_without_inner_step_is_uniform_fedavg(variant, averaged_unifo
     toy.assert_close(last(method).server, averaged_uniformly.server)
 
 
-@pytest.mark.slow
 def test_hessian_free_is_exact_on_quadratics():
     exact, free = (
         last(per_fedavg(TASK, LOCAL, inner_lr=0.2, variant=v, delta=0.5)).server
@@ -702,7 +702,7 @@ MOVED = 1 - (1 - toy.RATE * toy.A) ** 3  # what three local steps make of it
     [
         (fedavg, {}, 3, toy.COUNTS * MOVED),
         (scaffold, {}, 3, toy.A),
-        pytest.param(scaffold, {"option": "I"}, 3, toy.A, marks=pytest.mark.slow),
+        (scaffold, {"option": "I"}, 3, toy.A),
         (feddyn, {"alpha": 0.4}, 3, toy.A),
         (per_fedavg, {"variant": "first_order"}, 1, toy.A * LEFT),
         (per_fedavg, {"variant": "hessian"}, 1, toy.A * LEFT**2),

@@ -101,6 +101,7 @@ def train_alone(method, state, k):
     return jax.jit(method.train)(turn, message, client, data)[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", first_is_fast(fedavg, fedper, ditto))
 def test_kept_statistics_stay_with_their_client(factory):
     plain, method = factory(task(), LOCAL), keep(factory(task(), LOCAL))
@@ -134,6 +135,7 @@ def test_a_client_alone_is_the_same_whether_it_keeps_statistics_or_sends_them():
     toy.assert_close(tree.parameters(own[-1].server), tree.parameters(plain[-1].server))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factory", first_is_fast(fedakt, fml, fedkd))
 def test_statistics_of_a_proxy_stay_with_their_client(factory):
     method = factory(task(), LOCAL)
@@ -191,6 +193,7 @@ def test_bytes_of_low_rank_are_those_of_parameters():
         assert float(state.server.size) == tree.nbytes(sent.upload)
 
 
+@pytest.mark.slow
 def test_dropped_statistics_begin_each_round_anew():
     method = drop(fedavg(task(), LOCAL))
     states, _ = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2)
@@ -203,6 +206,7 @@ def test_dropped_statistics_begin_each_round_anew():
     )
 
 
+@pytest.mark.slow
 def test_fedbn_keeps_all_of_normalisation():
     method = fedbn(task(), LOCAL)
     states, setting = toy.run_rounds(method, task(), LOCAL, TRAIN, rounds=2)

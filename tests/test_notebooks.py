@@ -89,6 +89,7 @@ def test_the_notebook_extra_is_enough_for_a_notebook(name):
     assert _imported(name) - there == set()
 
 
+@pytest.mark.slow
 def test_conformance_needs_no_checkout():
     """Its toy is in the package, and pytest is no dependency of that."""
     code = (

@@ -32,7 +32,7 @@ def mean_of(tree):
     return jax.tree.map(lambda leaf: leaf.mean(0), tree)
 
 
-@pytest.mark.parametrize("rows", [3, 100])
+@pytest.mark.parametrize("rows", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_distances_and_cosines_whatever_the_block(rows, monkeypatch):
     monkeypatch.setattr(affinity, "BLOCK_BYTES", rows * ROW)
     stacked, values = models()

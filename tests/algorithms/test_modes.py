@@ -45,7 +45,9 @@ def close_models():
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), PARAMS, other)
 
 
-@pytest.mark.parametrize("averaging", ["models", "gradients"])
+@pytest.mark.parametrize(
+    "averaging", ["models", pytest.param("gradients", marks=pytest.mark.slow)]
+)
 def test_the_cluster_is_chosen_without_dropout(averaging):
     server = close_models()
     method = ifca(TASK, LOCAL, averaging=averaging)

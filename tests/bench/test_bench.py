@@ -86,14 +86,9 @@ def test_steps_of_a_selection_that_learns_are_not_counted():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("spans_only")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "W5" else pytest.mark.slow)
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_steps_of_a_round_are_those_of_the_peers(name):
     ready, key = build(name), jax.random.key(0)
     w, sizes = ready.workload, np.asarray(ready.train.size)

@@ -19,16 +19,20 @@ def table():
     return method_table.methods_table()
 
 
+@pytest.mark.slow
 def test_the_table_has_a_row_a_method_with_its_link(table):
     head, line, *rows = table.splitlines()
     assert head.count("|") == line.count("|") == 8
     assert [row.split("`")[1] for row in rows] == sorted(algorithms.methods())
+    families = algorithms.families()
     for row, factory in zip(rows, sorted_factories(), strict=True):
         doc = sys.modules[factory.__module__].__doc__
         link = row[row.index("](") + 2 :].split(")")[0]
         assert link.startswith("https://")
         assert link in doc
         assert row.count("|") == 8
+        _, name, family, *_ = (cell.strip() for cell in row.split("|"))
+        assert family == families[name.strip("`")]
 
 
 def test_help_and_the_list_name_each_kind_of_file():
@@ -42,6 +46,7 @@ def sorted_factories():
     return [factory for _, factory in sorted(algorithms.methods().items())]
 
 
+@pytest.mark.slow
 def test_bytes_of_the_table(table):
     cells = {row.split("`")[1]: row.split("|") for row in table.splitlines()[2:]}
     model = f"{4 * 199_210:,}"
@@ -51,6 +56,7 @@ def test_bytes_of_the_table(table):
     assert down == up == 4 * (199_210 - 2_010)  # the head stays
 
 
+@pytest.mark.slow
 def test_the_docs_have_this_table(table):
     """`make table` prints it; it belongs between the two markers."""
     text = TABLE.read_text(encoding="utf-8")
@@ -59,11 +65,8 @@ def test_the_docs_have_this_table(table):
     assert between.strip() == table
 
 
-def test_methods_stand_under_their_families(table):
+def test_methods_stand_under_their_families():
     families = algorithms.families()
-    for row in table.splitlines()[2:]:
-        _, name, family, *_ = (cell.strip() for cell in row.split("|"))
-        assert family == families[name.strip("`")]
     first, *blocks = listing.list_components("algorithms").split("\n\n")
     assert _names(first) == ["fedavg", "local"]
     headings = [block.splitlines()[0] for block in blocks]

@@ -140,7 +140,7 @@ def test_run_with_another_config_refuses(done, tmp_path, finished):
     assert times(folder) == before
 
 
-@pytest.mark.parametrize("how", ["run", "resume"])
+@pytest.mark.parametrize("how", [pytest.param("run", marks=pytest.mark.slow), "resume"])
 @pytest.mark.usefixtures("undrawn")
 def test_an_unfinished_run_goes_on(done, tmp_path, how):
     half = tiny.unfinished(done[0], tmp_path / "half")
@@ -169,7 +169,8 @@ def longer(tmp_path_factory):
     return whole, half
 
 
-@pytest.mark.parametrize("how", [pytest.param("run", marks=pytest.mark.slow), "resume"])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["run", "resume"])
 @pytest.mark.usefixtures("undrawn")
 def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     whole, half = longer[0], shutil.copytree(longer[1], tmp_path / "half")
@@ -186,6 +187,7 @@ def test_a_finished_run_goes_on_for_more_rounds(longer, tmp_path, how):
     assert "is finished" in tiny.main("resume", half)[1]
 
 
+@pytest.mark.slow
 def test_a_refused_resume_leaves_a_finished_run_as_it_is(longer, tmp_path):
     half = shutil.copytree(longer[1], tmp_path / "half")
     file = half / "clients.npz"
@@ -197,6 +199,7 @@ def test_a_refused_resume_leaves_a_finished_run_as_it_is(longer, tmp_path):
     assert times(half) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "difference"), [(2, "3 -> 2"), (0, "3 -> 0")])
 def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, difference):
     before = times(longer[1])
@@ -208,6 +211,7 @@ def test_a_run_has_no_fewer_rounds_than_are_done(longer, rounds, difference):
     assert times(longer[1]) == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_too_many_rounds_can_be_taken_back(longer, tmp_path):
     half = shutil.copytree(longer[1], tmp_path / "half")
@@ -253,6 +257,7 @@ def test_broken_checkpoints_are_one_line(done, tmp_path):
     assert errors.splitlines()[-1].startswith("pfljax: none of the checkpoints in ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_report_compares_runs(done, tmp_path):
     other = tiny.SEEN.replace(seed=1, out=str(tmp_path / "other"))
@@ -377,6 +382,7 @@ def test_a_shell_can_complete_commands_and_options(shell):
         assert word in out
 
 
+@pytest.mark.slow
 def test_an_error_in_a_process_is_one_line_and_exit_code_2(tmp_path):
     done = tiny.command_line("run", "--cohort", "50", "--out", tmp_path / "run")
     assert done.returncode == 2

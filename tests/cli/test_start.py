@@ -88,6 +88,7 @@ def test_ctrl_c_waits_for_no_thread():
     assert done.stderr == "\nscript: stopped; the same command resumes\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_left_is_no_error():
     here, there = os.pipe()
     os.close(here)
@@ -105,6 +106,7 @@ def test_help_to_a_reader_that_left_is_no_error():
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.slow
 def test_a_full_disk_behind_stdout_is_one_line():
     done = shell("pfljax list algorithms > /dev/full")
     assert done.stderr.startswith("pfljax: [Errno 28] No space left on device\n")

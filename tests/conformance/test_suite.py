@@ -138,6 +138,7 @@ def test_a_server_may_have_records_by_client(folder, capsys):
     assert all(line.startswith("pass  rows-near=0.1  ") for line in lines)
 
 
+@pytest.mark.slow
 def test_records_that_are_of_no_client_break_law_5(folder):
     """The same method, which writes the first rows whoever took part."""
     text = ROWS.replace("cohort.ids, cohort", "jnp.arange(len(cohort.ids)), cohort")
@@ -177,6 +178,7 @@ def test_an_origin_that_is_none_is_a_broken_law(folder):
     assert broken == {"2 origin"}
 
 
+@pytest.mark.slow
 def test_each_law_can_be_broken(folder):
     (folder / "bad.py").write_text(BAD)
     verdicts = list(conformance.check(Case("bad.py:bad", bytes=(1, 1))))

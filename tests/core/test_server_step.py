@@ -87,6 +87,7 @@ def test_fedavgm_keeps_a_momentum():
     np.testing.assert_allclose(server.w["w"], moved, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_sgd_of_rate_1_is_no_server_optimizer():
     def optimized(task, local, text):
         method = fedavg(task, local, finetune=1)

@@ -36,7 +36,10 @@ def draw(size, trials, *, fixed_key=False):
     return np.asarray(whole(keys, epochs, size, jnp.arange(size)))
 
 
-@pytest.mark.parametrize("sizes", [range(1, 1001), range(1016, 5001, 16)])
+@pytest.mark.parametrize(
+    "sizes",
+    [range(1, 1001), pytest.param(range(1016, 5001, 16), marks=pytest.mark.slow)],
+)
 def test_bijection_for_every_size_to_1000_and_some_to_5000(sizes):
     places = jnp.arange(sizes[-1])
     for some in np.split(np.asarray(sizes), range(250, len(sizes), 250)):
@@ -55,14 +58,18 @@ def test_an_epoch_for_each_index():
     assert len({tuple(row.tolist()) for row in alone}) == 5
 
 
-@pytest.mark.parametrize("size", [1_000_003, 2**20])
+@pytest.mark.parametrize(
+    "size", [1_000_003, pytest.param(2**20, marks=pytest.mark.slow)]
+)
 def test_bijection_for_large_sizes(size):
     found = index_shuffle(jnp.arange(size), size, jax.random.key(1), 3)
     assert np.bincount(np.asarray(found), minlength=size).tolist() == [1] * size
 
 
 @pytest.mark.parametrize("fixed_key", [False, True], ids=["keys", "epochs"])
-@pytest.mark.parametrize("size", [2, 5, 17, 64])
+@pytest.mark.parametrize(
+    "size", [2, 17, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 64))]
+)
 def test_every_position_is_uniform(size, fixed_key):
     trials = 400 * size
     found = draw(size, trials, fixed_key=fixed_key)

@@ -110,7 +110,7 @@ def test_every_step_has_its_examples_and_its_key(blocks, monkeypatch):
     order_key = keys.derive(turn_of().key, "minibatches")
     noise_key = keys.derive(turn_of().key, "noise")
     steps = jnp.arange(most)
-    found = jax.vmap(lambda step: minibatch(data, step, order_key, 4))(steps)
+    found = jax.jit(jax.vmap(lambda step: minibatch(data, step, order_key, 4)))(steps)
     numbers = np.where(found.mask > 0, found.x[..., 1], np.nan)
     noise = jax.vmap(lambda step: jax.random.fold_in(noise_key, step))(steps)
     for place, budget in enumerate(budgets):

@@ -417,6 +417,7 @@ print(len(jax.devices()))
 """
 
 
+@pytest.mark.slow
 def test_a_federation_starts_no_device():
     """How many devices a CPU has can be said until the first one is asked for."""
     done = subprocess.run(

@@ -53,6 +53,7 @@ def played(program, state, train, *counts):
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_run_with_a_channel_holds_to_the_laws(name):
     setting, task = setting_of("ditto", name)

@@ -80,6 +80,7 @@ def test_who_is_late_does_not_report_and_costs_the_deadline():
     np.testing.assert_allclose(toy.flat(state.server), mean, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_deadline_that_all_meet_changes_nothing():
     _, free, metrics = after(clock_of())
     _, in_time, with_deadline = after(clock_of(deadline=float(EXPECTED.max())))
@@ -109,7 +110,7 @@ def retiered(seconds, turns, retier):
     yield tier_of
 
 
-@pytest.mark.parametrize("jitter", [0.0, 1.0])
+@pytest.mark.parametrize("jitter", [pytest.param(0.0, marks=pytest.mark.slow), 1.0])
 def test_tiers_by_the_seconds_that_the_clock_counted(jitter):
     """A cohort is a whole tier, so tiers are seen; without jitter they stay."""
     options = {"tiers": 2, "policy": "uniform", "retier": 3}

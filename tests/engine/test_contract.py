@@ -104,7 +104,7 @@ def test_who_never_reported_is_a_newcomer():
     setting, state = made(ditto(TASK, LOCAL), late)
     state, _ = engine.one_round(setting, state, ROWS)
     assert state.participations.tolist() == [1, 1, 0, 1, 1, 1, 1, 1]
-    find_model = views.client_model(setting, "personal")
+    find_model = jax.jit(views.client_model(setting, "personal"))
     w = toy.flat(state.server)
     v = toy.flat(state.clients)
     for k, wanted in ((1, v[1]), (2, w), (CLIENTS, w)):

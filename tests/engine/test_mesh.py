@@ -162,7 +162,7 @@ def test_each_pinned_slot_is_on_its_clients_device(ids, again, devices):
         assert (own[: len(real)] == real).all()  # empty ones come behind
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 @given(
     steps=st.lists(st.integers(0, 500), min_size=1, max_size=12),
     devices=st.integers(1, 5),

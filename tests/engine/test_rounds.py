@@ -189,8 +189,10 @@ def test_cohorts_and_their_counts_agree():
     assert (counts > 0).sum() > 3
 
 
-@pytest.mark.parametrize("width", [None, 2])
-@pytest.mark.parametrize("method", [both(), alone(TASK, LOCAL)], ids=["a", "b"])
+@pytest.mark.parametrize(
+    ("method", "width"),
+    [(both(), 2), pytest.param(alone(TASK, LOCAL), None, marks=pytest.mark.slow)],
+)
 def test_methods_of_one_seed_train_the_same_cohort(method, width):
     setting = engine.Setting(method, LOCAL, selection.uniform(3, CLIENTS), width)
     state = engine.init(setting, TASK, CLIENTS, jax.random.key(0))

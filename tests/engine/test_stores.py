@@ -190,6 +190,7 @@ def reopened(folder, place):
     return place
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_own_store_only(on_disk, tmp_path):
     folder = reopened(on_disk, tmp_path / "run")
     job = JOB.replace(out=str(folder))

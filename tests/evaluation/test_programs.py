@@ -78,8 +78,11 @@ def mixture():
 @pytest.mark.parametrize(
     ("model", "width"),
     [
-        *(("personal", None), ("personal", 3), ("trained", 1)),
-        ("mixture", 1),
+        ("personal", 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("personal", None), ("trained", 1), ("mixture", 1))
+        ),
     ],
 )
 def test_one_program_or_two_give_the_same(mixture, model, width):
@@ -148,7 +151,9 @@ def turn_for(data):
     return toy.turn(jax.random.key(9), 0, 6)
 
 
-@pytest.mark.parametrize("factory", [fedper, scaffold])
+@pytest.mark.parametrize(
+    "factory", [fedper, pytest.param(scaffold, marks=pytest.mark.slow)]
+)
 def test_the_trained_model_is_what_the_client_uploads(factory):
     setting, state = made(factory)
     method, data = setting.algorithm, toy.one(TRAIN, 1)

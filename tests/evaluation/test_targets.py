@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +16,16 @@ N, PADDED = 23, 40  # the examples of the client, and of the pool
 RNG = np.random.default_rng(0)
 
 
+def scores(data, batch_size, scoring):
+    """The metrics of outputs that stand in the place of the inputs."""
+
+    @jax.jit
+    def program(data):
+        return metrics.score(lambda batch: batch.x, data, batch_size, scoring=scoring)
+
+    return program(data)
+
+
 def score(kind, outputs, y, names=()):
     """Metrics of a client whose examples are in the middle of a pool."""
     found = tuple((name, whole.METRICS[name]) for name in names)
@@ -22,7 +33,7 @@ def score(kind, outputs, y, names=()):
     scoring = Scoring(kind, losses, found, N)
     pool = Examples(jnp.asarray(outputs), jnp.asarray(y))
     data = ClientData(pool, jnp.int32(5), jnp.int32(N))
-    found = metrics.score(lambda batch: batch.x, data, 4, scoring=scoring)
+    found = scores(data, 4, scoring)
     return {name: float(value) for name, value in found.items()}
 
 
@@ -126,6 +137,6 @@ def test_a_client_without_examples_has_no_metric(kind):
     found = tuple((name, whole.METRICS[name]) for name in names)
     scoring = Scoring(kind, losses, found, 3)
     nobody = ClientData(pool, jnp.int32(1), jnp.int32(0))
-    values = metrics.score(lambda batch: batch.x, nobody, 2, scoring=scoring)
+    values = scores(nobody, 2, scoring)
     assert values
     assert all(np.isnan(value) for value in values.values())

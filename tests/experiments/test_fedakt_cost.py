@@ -32,6 +32,7 @@ def test_leaves_are_those_of_the_formula(study, label):
         assert sent.down == paper.down + beyond.down
 
 
+@pytest.mark.slow
 def test_sizes_are_those_of_the_card(study):
     size = study("cost").sizes(100)
     assert size["adapter"] == 408_632

@@ -47,6 +47,7 @@ def test_margin_is_over_the_best_of_the_others(study):
     assert best_round.margin(rows[:1], "a") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [True, False])
 def test_smallest_model_is_the_fourth_and_heads_are_equal_where_shared(study, small):
     protocol, cost = study("protocol"), study("cost")

@@ -22,11 +22,11 @@ NORMS = Network(
 RESNET = ("resnet9", {}, (16, 16, 3))
 MODELS = [  # name, options, rows; whether a normalisation keeps parts together
     (*MLP, False),
-    ("twonn", {}, (5, 5, 1), False),
     ("gn_cnn", {"channels": (8, 16)}, (8, 8, 1), True),
-    ("twocnn", {}, (8, 8, 3), False),
-    (*LSTM, False),
     (NORMS, {}, (5,), False),
+    pytest.param("twonn", {}, (5, 5, 1), False, marks=pytest.mark.slow),
+    pytest.param("twocnn", {}, (8, 8, 3), False, marks=pytest.mark.slow),
+    pytest.param(*LSTM, False, marks=pytest.mark.slow),
     pytest.param(*RESNET, True, marks=pytest.mark.slow),
     pytest.param(
         "mobilenet", {"norm": "batch"}, (64, 64, 3), False, marks=pytest.mark.slow
@@ -90,7 +90,16 @@ def test_running_statistics_move_with_their_units_and_are_not_compared():
     np.testing.assert_array_equal(moved, 1e3 * order)
 
 
-@pytest.mark.parametrize("model", [MLP, LSTM, (NORMS, {}, (5,))])
+@pytest.mark.parametrize(
+    "model",
+    [
+        MLP,
+        *(
+            pytest.param(model, marks=pytest.mark.slow)
+            for model in (LSTM, (NORMS, {}, (5,)))
+        ),
+    ],
+)
 def test_activations_find_a_permutation(model):
     network, task, a = _built(*model)
     units = hidden_units(network, a)
@@ -116,7 +125,9 @@ def test_a_unit_that_is_dead_is_like_no_other():
     np.testing.assert_array_equal(found[:, 2], 0)
 
 
-@pytest.mark.parametrize("with_reference", [True, False])
+@pytest.mark.parametrize(
+    "with_reference", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_many_models_are_brought_together(with_reference):
     """Permuted copies of one model have barriers before, and none after."""
     network, task, a = _built(*MLP)
@@ -170,6 +181,7 @@ def _leaves(*models):
     return [jax.tree.leaves(model) for model in models]
 
 
+@pytest.mark.slow
 def test_every_hidden_parameter_has_its_units():
     network, _, a = _built(*RESNET)
     units = hidden_units(network, a)
@@ -193,6 +205,7 @@ def _axes(params):
             yield path, axis
 
 
+@pytest.mark.slow
 def test_matching_brings_models_closer_and_never_apart():
     network, _, a = _built(*MLP)
     units = hidden_units(network, a)

@@ -80,7 +80,7 @@ def mixed(a, b, t):
     return jax.tree.map(lambda p, q: (1 - t) * p + t * q, a, b)
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_line_has_the_statistics_of_each_clients_training_examples(
     width, monkeypatch
 ):
@@ -106,6 +106,7 @@ def test_statistics_may_still_be_mixed():
     assert abs(own - recomputed) > 0.01
 
 
+@pytest.mark.slow
 def test_a_pair_has_the_statistics_of_both_clients():
     together = jax.tree.map(lambda *leaves: np.stack(leaves), *map(drawn, range(8)))
     i, j = np.array([6, 2]), np.array([3, 2])
@@ -161,6 +162,7 @@ def test_a_model_of_nnx_and_a_client_without_examples():
     toy.assert_same(pass_over(params, nobody), params)
 
 
+@pytest.mark.slow
 def test_a_plane_beyond_its_models_is_finite_and_a_curve_keeps_its_ends():
     """Variances that are extrapolated below 0 have no square root."""
     a, b, c = (drawn(seed) for seed in (1, 2, 3))

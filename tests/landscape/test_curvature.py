@@ -114,6 +114,7 @@ def test_eigenpairs_of_pooled_examples():
     assert jax.tree.structure(found.vectors) == jax.tree.structure(model(0))
 
 
+@pytest.mark.slow
 def test_residuals_bound_the_errors_of_few_steps():
     found = landscape.eigen(toy.classifier(), model(1), toy.one(DATA, 1), KEY, steps=8)
     values, _, own = dense(1)
@@ -181,7 +182,13 @@ def loss64(w, x, y):
     return -p[jnp.arange(len(y)), y].mean()
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == "head" else ())
+        for name in BLOCKS
+    ],
+)
 def test_eigenvalues_of_a_layer_are_those_of_its_block(name):
     own, block = toy.one(DATA, 1), BLOCKS[name]
     x, y = (leaf[own.offset : own.offset + own.size] for leaf in own.examples)
@@ -320,6 +327,7 @@ def test_what_the_others_cannot_do_is_refused():
         landscape.density(task, model(0), own, KEY, sigma=0, steps=3)
 
 
+@pytest.mark.slow
 def test_many_models_may_share_the_examples_of_one_client():
     task, own = toy.classifier(), toy.one(DATA, 1)
     all_, one = (

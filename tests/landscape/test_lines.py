@@ -85,7 +85,7 @@ def test_stacked_lines_are_those_of_one_by_one(clients, found):
         )
 
 
-@pytest.mark.parametrize("width", [3, CLIENTS])
+@pytest.mark.parametrize("width", [3, pytest.param(CLIENTS, marks=pytest.mark.slow)])
 def test_the_number_of_models_at_a_time_changes_nothing(
     clients, found, width, monkeypatch
 ):
@@ -93,6 +93,7 @@ def test_the_number_of_models_at_a_time_changes_nothing(
     assert_same_metrics(landscape.line(*clients, t=T), found)
 
 
+@pytest.mark.slow
 def test_what_is_not_stacked_is_shared(clients):
     task, a, b, data = clients
     everybody = landscape.pooled(data)
@@ -187,6 +188,7 @@ def test_figures_of_a_line_by_hand():
     assert landscape.flat_range(line, "loss", 0.0)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_second_call_with_other_models_traces_nothing(clients):
     task, a, b, data = clients
     traced = []

@@ -49,6 +49,7 @@ def test_lines_on_pooled_examples(clients):
     assert walls.max() > 0.01
 
 
+@pytest.mark.slow
 def test_lines_on_the_two_clients_own_examples(clients):
     task, models, data = clients
     found = landscape.pairs(task, models, data)
@@ -61,6 +62,7 @@ def test_lines_on_the_two_clients_own_examples(clients):
             np.testing.assert_allclose(values, alone.metrics[name], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_chosen_pairs_are_those_of_the_square(clients):
     task, models, data = clients
     square = landscape.pairs(task, models, data, points=POINTS)

@@ -101,6 +101,7 @@ def test_a_line_is_that_of_models_repaired_by_hand():
             assert abs(plain.metrics["loss"][k, n] - expected) > 0.02
 
 
+@pytest.mark.slow
 def test_repaired_units_have_the_statistics_between_those_of_the_ends():
     a, b = ends()
     own, x = toy.one(TRAIN, 1), np.float32(rows(TRAIN, 1)[0])
@@ -126,6 +127,7 @@ def test_repaired_units_have_the_statistics_between_those_of_the_ends():
             np.testing.assert_allclose(layers[1], targets[1], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_pair_is_repaired_by_the_examples_of_both_clients():
     both = jax.tree.map(lambda *leaves: np.stack(leaves * 4), *ends())
     i, j = np.array([2]), np.array([5])

@@ -27,7 +27,9 @@ def cka(x, y):
     return np.trace(k @ l_) / np.sqrt(np.trace(k @ k) * np.trace(l_ @ l_))
 
 
-@pytest.mark.parametrize(("examples", "most"), [(5, 32), (256, 3)])
+@pytest.mark.parametrize(
+    ("examples", "most"), [pytest.param(5, 32, marks=pytest.mark.slow), (256, 3)]
+)
 def test_two_models_are_compared_on_the_examples_of_both(examples, most, monkeypatch):
     """Whatever the blocks of examples and models."""
     monkeypatch.setattr(similarity, "EXAMPLES", examples)

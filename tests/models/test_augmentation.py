@@ -82,7 +82,16 @@ def test_training_alone_is_augmented_and_dropout_keeps_its_key(tmp_path):
             )
 
 
-@pytest.mark.parametrize("augment", ["crop", "flip", "cutout", "own.py:short", "spin"])
+@pytest.mark.parametrize(
+    "augment",
+    [
+        "crop",
+        "flip",
+        "cutout",
+        "spin",
+        pytest.param("own.py:short", marks=pytest.mark.slow),
+    ],
+)
 def test_what_cannot_be_augmented(augment, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN)

@@ -65,7 +65,8 @@ CASES = {
 
 OTHER_SIZES = ("tiles of four", "tiles under 5x5", "tiles of a wide image")
 OTHER_SIZES += ("dilated, many channels", "wide padding, many channels")
-OTHER_SIZES += ("uneven", "wide padding", "two a channel")
+OTHER_SIZES += ("few channels", "uneven", "wide padding", "two a channel")
+OTHER_SIZES += ("one channel", "valid", "smaller than the kernel", "1x1", "dilation")
 
 
 def draw(*shape, seed=0):
@@ -121,7 +122,7 @@ def test_value_and_gradients_are_those_of_lax(name):
         assert_equal(jax.jit(partial(result, ours, options))(x, kernel), theirs)
 
 
-@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("count", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_channels_alone_take_any_batch(count):
     """They are computed part by part."""
     _, kernel, options = operands("depthwise")
@@ -188,7 +189,9 @@ def test_tiles_round_by_less_than_five_millionths(size, pixels):
         assert np.std(found - true) < 5e-6 * np.std(true)
 
 
-@pytest.mark.parametrize("name", ["twocnn", "groups"])
+@pytest.mark.parametrize(
+    "name", ["twocnn", pytest.param("groups", marks=pytest.mark.slow)]
+)
 def test_clients_with_kernels_of_their_own_are_convolved_each(name):
     x, kernel, options = operands(name, 2, 3)  # runs, clients
     ours = partial(result, convolution.convolve, options)
@@ -226,6 +229,7 @@ def test_slopes_have_slopes_forward(name):
     assert_equal(ours, product(lax.conv_general_dilated))
 
 
+@pytest.mark.slow
 def test_large_images_are_read_by_blocks(monkeypatch):
     x, kernel, options = operands("twocnn")
     theirs = result(lax.conv_general_dilated, options, x, kernel)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from pfljax import models
-from pfljax.core.types import Batch
 from pfljax.models.dropout import Dropout, keep
 
 KEY = jax.random.key(7)
@@ -106,21 +104,6 @@ def test_clients_under_vmap_have_their_own_masks():
     np.testing.assert_array_equal(stacked[2], one(keys[2]))
     for i in range(1, 4):
         assert abs(correlation(stacked[0], stacked[i])) < 4.5 / np.sqrt(x.size)
-
-
-def test_a_model_drops_in_the_loss_alone():
-    task = models.task(models.model("cifar_cnn", 10), (8, 8, 3))
-    params = jax.jit(task.init)(KEY)
-    x = np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32)
-    batch = Batch(jnp.asarray(x), jnp.arange(4), jnp.ones(4))
-    loss, predict = jax.jit(task.loss), jax.jit(task.predict)
-    losses = [float(loss(params, batch, jax.random.key(i))) for i in (1, 1, 2)]
-    assert losses[0] == losses[1] != losses[2]
-    np.testing.assert_array_equal(predict(params, batch), predict(params, batch))
-    features = jax.jit(task.features)(params, batch, None)
-    np.testing.assert_allclose(
-        predict(params, batch), task.head(params, features), 1e-5
-    )
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0])

@@ -86,18 +86,18 @@ def test_the_scaler_is_a_division_before_the_norm_in_training():
 def test_the_scaler_is_off_in_evaluation(norm):
     batch = images()
     scaled, plain = (task_of("b", norm=norm, scaler=scaler) for scaler in (True, False))
-    params = plain.init(jax.random.key(0))
+    params = jax.jit(plain.init)(jax.random.key(0))
     small = jax.tree.map(lambda leaf: 1e-3 * leaf, params)
     for w in (params, small):
-        a, b = (task.predict(w, batch) for task in (scaled, plain))
+        a, b = (jax.jit(task.predict)(w, batch) for task in (scaled, plain))
         np.testing.assert_array_equal(a, b)
     key = jax.random.key(1)
     # Small activations, where epsilon is felt.
-    a, b = (task.logits(small, batch, key) for task in (scaled, plain))
+    a, b = (jax.jit(task.logits)(small, batch, key) for task in (scaled, plain))
     assert not np.allclose(a, b, rtol=0.1, atol=0)
     at_one = task_of("a", norm=norm), task_of("a", norm=norm, scaler=False)
-    params = at_one[0].init(key)
-    a, b = (task.logits(params, batch, key) for task in at_one)
+    params = jax.jit(at_one[0].init)(key)
+    a, b = (jax.jit(task.logits)(params, batch, key) for task in at_one)
     np.testing.assert_array_equal(a, b)
 
 

@@ -165,9 +165,9 @@ def test_htresnets_have_the_counts_of_htfllib(depth, backbone):
     [
         ("resnet18_224", 11_689_512),
         ("resnet50_224", 25_557_032),
-        ("resnet152_224", 60_192_808),
         ("mobilenet_v2", 3_504_872),
-        ("googlenet", 6_624_904),
+        pytest.param("resnet152_224", 60_192_808, marks=pytest.mark.slow),
+        pytest.param("googlenet", 6_624_904, marks=pytest.mark.slow),
     ],
 )
 def test_large_networks_have_the_counts_of_torchvision(name, total):
@@ -180,7 +180,7 @@ def test_large_networks_have_the_counts_of_torchvision(name, total):
         ("htresnet18", [112, 56, 28, 14, 7]),
         ("resnet34_224", [112, 56, 28, 14, 7]),
         ("mobilenet_v2", [112, 56, 28, 14, 7]),
-        ("googlenet", [112, 56, 28, 14, 7]),
+        pytest.param("googlenet", [112, 56, 28, 14, 7], marks=pytest.mark.slow),
     ],
 )
 def test_images_shrink_as_in_the_papers(name, sides):
@@ -226,7 +226,9 @@ def test_every_leaf_is_of_body_or_head_and_of_a_module(name):
     assert set(jax.tree.leaves(task.modules)) == set(range(task.num_modules))
 
 
-@pytest.mark.parametrize("name", ["htresnet8", "htcnn_akt4"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("htresnet8", marks=pytest.mark.slow), "htcnn_akt4"]
+)
 def test_a_gradient_reaches_all_parameters(name):
     task = narrow_task(name)
     params = draw(narrow_shapes(name))
@@ -262,7 +264,13 @@ def test_wider_features_are_repeated_ones():
 
 @pytest.mark.parametrize(
     ("side", "size", "after"),
-    [(12, 3, 6), (7, 3, 3), (2, 3, 1), (7, 2, 4)],
+    [
+        (7, 3, 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((12, 3, 6), (2, 3, 1), (7, 2, 4))
+        ),
+    ],
 )
 def test_a_last_square_may_reach_beyond_the_image(side, size, after):
     x = np.random.default_rng(0).normal(size=(2, side, side, 1)).astype(np.float32)
@@ -300,7 +308,7 @@ def test_groups_hold_models_of_the_zoo():
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name == "htfe9" else ())
+        pytest.param(name, marks=pytest.mark.slow if name in ("htfe4", "htfe9") else ())
         for name in groups.FEATURES
         if name not in ("htfe2", "htfe3", "htfe8")  # parts of the other two
     ],

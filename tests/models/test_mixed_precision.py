@@ -107,7 +107,9 @@ def test_programs_for_cuda_say_it(precision, says):
         assert f"[{says}, {says}]" in line or line.count(f"precision {says}>") == 2
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", ["gn_cnn", pytest.param("char_lstm", marks=pytest.mark.slow)]
+)
 def test_float32_is_jax_as_it_is_on_a_cpu(name, monkeypatch):
     """Bit for bit: as if nothing were said of precision."""
     ours = step_of(name, "float32")
@@ -124,7 +126,9 @@ def step_of(name, precision):
     return jax.jit(jax.value_and_grad(task.loss))(params, examples(name), KEY)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize(
+    "name", ["gn_cnn", pytest.param("char_lstm", marks=pytest.mark.slow)]
+)
 def test_gradients_in_bfloat16_are_near_those_in_float32(name):
     loss, slope = step_of(name, "float32")
     rough_loss, rough = step_of(name, "bfloat16")
@@ -197,7 +201,9 @@ def test_the_head_takes_the_features_that_a_task_gives(library):
     np.testing.assert_array_equal(task.head(params, features), logits)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.float32])
+@pytest.mark.parametrize(
+    "dtype", [np.int32, pytest.param(np.float32, marks=pytest.mark.slow)]
+)
 def test_tokens_are_distinguished_in_bfloat16(dtype):
     module = models.model("char_lstm", 5, vocab=TOKENS, hidden=4, layers=1)
     task = models.task(module, (1,), precision="bfloat16")

@@ -84,6 +84,7 @@ def test_nnx_dropout_is_on_in_the_loss_alone_and_follows_the_key():
     np.testing.assert_array_equal(logits, task.predict(params, batch()))
 
 
+@pytest.mark.slow
 def test_nnx_params_are_stacked_over_clients():
     task = task_from_nnx(mlp, (4,))
     params = jax.jit(jax.vmap(task.init))(jax.random.split(KEY, 3))

@@ -31,7 +31,9 @@ def test_max_pool_refuses_images_without_a_square():
         pooling.max_pool(draw(2, 1, 4, 3))
 
 
-@pytest.mark.parametrize("size", [7, 8, 14])
+@pytest.mark.parametrize(
+    "size", [7, *(pytest.param(size, marks=pytest.mark.slow) for size in (8, 14))]
+)
 def test_window_max_is_reduce_window(size):
     x = draw(2, size, size, 3)
     sides = ((0, 0), (1, 1), (1, 1), (0, 0))

@@ -65,18 +65,22 @@ def check_same(ours, theirs):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("steps", [1, 2, T])
+@pytest.mark.parametrize(
+    "steps", [*(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2)), T]
+)
 def test_a_layer_is_the_plain_scan_in_value_and_gradient(steps):
     args = layer_params(), draw(steps, B, D, seed=8), draw(steps, B, H, seed=9)
     check_same(jax.jit(both(layer))(*args), jax.jit(both(plain))(*args))
 
 
+@pytest.mark.slow
 def test_layers_of_clients_under_vmap():
     args = layer_params(3), draw(3, T, B, D, seed=8), draw(3, T, B, H, seed=9)
     ours = jax.jit(jax.vmap(both(layer)))(*args)
     check_same(ours, jax.jit(jax.vmap(both(plain)))(*args))
 
 
+@pytest.mark.slow
 def test_the_model_is_two_plain_layers_in_value_and_gradient():
     sizes = {"vocab": 11, "embedding": D, "hidden": H}
     task = models.task(models.model("char_lstm", 6, **sizes), (T,))

@@ -129,14 +129,16 @@ def test_the_gradient_of_a_statistic_is_old_minus_new(task):
         )
 
 
-@pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
+@pytest.mark.parametrize(
+    "task", [LINEN, pytest.param(NNX, marks=pytest.mark.slow)], ids=["linen", "nnx"]
+)
 def test_examples_that_pad_a_batch_change_nothing(task):
     params, examples = drawn(task), batch()
     program = jax.jit(jax.value_and_grad(task.loss))
     toy.assert_close(
         program(params, padded(examples), KEY), program(params, examples, KEY), 2e-6
     )
-    for part in (task.logits, task.features):
+    for part in map(jax.jit, (task.logits, task.features)):
         np.testing.assert_allclose(
             part(params, padded(examples), KEY)[:6],
             part(params, examples, KEY),
@@ -148,17 +150,21 @@ def test_examples_that_pad_a_batch_change_nothing(task):
     assert all(not leaf.any() for leaf in jax.tree.leaves(slope))
 
 
-@pytest.mark.parametrize("task", [LINEN, NNX], ids=["linen", "nnx"])
+@pytest.mark.parametrize(
+    "task", [LINEN, pytest.param(NNX, marks=pytest.mark.slow)], ids=["linen", "nnx"]
+)
 def test_evaluation_uses_running_statistics_and_leaves_them(task):
     params, examples = drawn(task), batch()
-    logits = task.predict(params, examples)
-    alone = task.predict(params, jax.tree.map(lambda leaf: leaf[:1], examples))
+    predict = jax.jit(task.predict)
+    logits = predict(params, examples)
+    alone = predict(params, jax.tree.map(lambda leaf: leaf[:1], examples))
     np.testing.assert_allclose(logits[:1], alone, rtol=1e-5, atol=1e-6)
-    assert not np.allclose(logits, task.logits(params, examples, KEY), atol=1e-2)
+    trained = jax.jit(task.logits)(params, examples, KEY)
+    assert not np.allclose(logits, trained, atol=1e-2)
     np.testing.assert_allclose(
         task.head(params, task.features(params, examples, None)), logits, rtol=1e-6
     )
-    slope = jax.grad(task.loss)(params, examples, None)
+    slope = jax.jit(jax.grad(task.loss))(params, examples, None)
     running, others = tree.split(slope, statistics.mask(slope))
     assert len(jax.tree.leaves(running)) == 2
     assert all(not leaf.any() for leaf in jax.tree.leaves(running))
@@ -189,6 +195,7 @@ def test_a_loss_of_logits_or_features_carries_statistics_at_any_scale():
     toy.assert_close(running[1], running[2], 1e-6)
 
 
+@pytest.mark.slow
 def test_linen_and_nnx_train_alike():
     first = drawn()
     layers = first["body"]

@@ -153,7 +153,16 @@ def test_modules_that_are_no_model_are_named(module, message):
         models.task(module, (4,))
 
 
-@pytest.mark.parametrize("module", [Loose(), nn.Dense(2), Words(), Words(vocab=30)])
+@pytest.mark.parametrize(
+    "module",
+    [
+        Loose(),
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in (nn.Dense(2), Words(), Words(vocab=30))
+        ),
+    ],
+)
 def test_a_module_without_body_and_head_is_trained_whole(module):
     is_words = isinstance(module, Words)
     task = models.task(module, (4,), scale=9.0)

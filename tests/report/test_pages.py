@@ -144,7 +144,7 @@ def test_the_page_has_the_origin_of_the_numbers(reported):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_page_has_a_row_for_each_client(reported, make_run, tmp_path):
+def test_the_page_has_a_row_for_each_client(reported):
     columns = client_columns(result(reported))
     rows = rows_below(reported / "report.html", "Client")
     assert rows == [[str(c[k]) for c in columns.values()] for k in range(20)]
@@ -152,6 +152,11 @@ def test_the_page_has_a_row_for_each_client(reported, make_run, tmp_path):
         accuracy = 100 * arrays["personal/test/accuracy"][-1].astype(float)
     shown = [float(row[5]) for row in rows]
     np.testing.assert_allclose(shown, accuracy, atol=0.0051)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
+def test_a_page_of_many_clients_has_the_worst(make_run, tmp_path):
     folder = make_run(tmp_path / "run", "ditto", 0, C=1000, K=100, every=20)
     write_run_report(folder)
     Page(folder / "report.html")  # of a size that a mail takes
@@ -251,6 +256,7 @@ def test_a_comparison_leaves_a_page_and_a_tidy_table(comparison_folders, tmp_pat
         np.testing.assert_allclose(own["std"], accuracy.std(1), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_files_if_asked(comparison_folders, tmp_path):
     text = write_comparison(
         comparison_folders[::3],
@@ -315,6 +321,7 @@ def test_no_folder_is_refused(tmp_path):
         write_comparison([], tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_reads_and_writes_without_jax(comparison_folders, tmp_path):
     code = (
         "import sys; from pfljax.cli.main import main; main(); "

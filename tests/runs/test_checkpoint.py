@@ -168,8 +168,11 @@ def empty(folder):
 
 
 DAMAGES = [
-    *(flip, truncate, truncate_metadata, drop_metadata, drop_state, empty),
-    pytest.param(truncate_shapes, marks=pytest.mark.slow),
+    *(flip, truncate_metadata, drop_metadata, empty),
+    *(
+        pytest.param(f, marks=pytest.mark.slow)
+        for f in (truncate, truncate_shapes, drop_state)
+    ),
 ]
 
 

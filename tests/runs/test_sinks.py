@@ -138,6 +138,7 @@ def killed(job, monkeypatch):
             run(job, quiet=True, report=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["csv", *(pytest.param(n, marks=pytest.mark.slow) for n in OF_OTHERS)]
 )

@@ -29,7 +29,10 @@ def test_a_platform_without_devices_is_one_line(platform, tmp_path):
     assert "; unset it, or install" in errors
 
 
-@pytest.mark.parametrize("command", [["bench", "W1"], ["landscape", "."]])
+@pytest.mark.parametrize(
+    "command",
+    [["bench", "W1"], pytest.param(["landscape", "."], marks=pytest.mark.slow)],
+)
 def test_every_command_tells_of_it(command):
     env = os.environ | {"JAX_PLATFORMS": "nonsense"}
     done = tiny.command_line(*command, env=env)
@@ -53,7 +56,11 @@ def test_more_devices_than_there_are_is_refused_before_data_are_made(
     ("name", "reason"),
     [
         ("JAX_ENABLE_X64", "but pfljax trains in float32; unset"),
-        ("JAX_DISABLE_JIT", "but without compiled programs a round takes hours; unset"),
+        pytest.param(
+            "JAX_DISABLE_JIT",
+            "but without compiled programs a round takes hours; unset",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_what_no_run_can_do_with_is_refused_before_a_folder_is_made(

@@ -122,7 +122,10 @@ def greedy(state, cohort, alpha):
     return chosen
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.2, 5.0])
+@pytest.mark.parametrize(
+    "alpha",
+    [0.2, *(pytest.param(alpha, marks=pytest.mark.slow) for alpha in (0.0, 5.0))],
+)
 def test_the_cohort_balances_its_classes(alpha):
     rng = np.random.default_rng(2)
     select = of_linear(4, alpha=alpha)

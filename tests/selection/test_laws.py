@@ -115,7 +115,9 @@ def check_two_devices(name, **changed):
     toy.assert_close(state.selection, wanted.selection)
 
 
-@pytest.mark.parametrize("name", ["bernoulli", "availability"])
+@pytest.mark.parametrize(
+    "name", ["bernoulli", pytest.param("availability", marks=pytest.mark.slow)]
+)
 def test_an_empty_place_changes_nothing(name):
     """Nobody trains there: the participations are those of the members alone."""
     setting, program, whole, metrics = played(name, "fedavg")

@@ -121,6 +121,7 @@ def test_no_client_evaluates_the_first_model():
     np.testing.assert_array_equal(cohorts[1], cohorts[0])
 
 
+@pytest.mark.slow
 def test_a_minibatch_of_all_examples_is_all_examples():
     large = int(SIZES.max())
     pairs = zip(trained("minibatch", 6, large), trained("all"), strict=True)

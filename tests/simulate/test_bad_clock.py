@@ -124,6 +124,7 @@ def test_what_is_wrong_is_refused_in_one_line(tmp_path, name):
     check_refused(tmp_path, *WRONG[name])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("idle")
 def test_a_file_of_devices_for_other_clients(tmp_path):
     path = tmp_path / "devices.npz"
@@ -138,6 +139,7 @@ def test_a_sweep_tells_of_a_method_that_asynchronous_rounds_do_not_take():
         sweep(job, {"lr": [0.1, 0.2]})
 
 
+@pytest.mark.slow
 def test_a_sweep_tells_of_a_deadline_that_nobody_meets():
     job = Experiment("fedavg", model="logistic", profile=GROUPS, deadline=1e-4)
     with pytest.raises(ValueError, match="no client would report"):

@@ -129,6 +129,7 @@ def test_poison_is_of_training_examples_of_the_malicious_alone():
                 assert same.all()
 
 
+@pytest.mark.slow
 def test_uploads_that_are_all_lost_leave_the_server_as_it_is():
     job = JOB.replace(channel=["lost:share=0.9999999"])
     setting, task, federation = parts(job)
@@ -199,7 +200,13 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "architecture" in name else ())
+        for name in REFUSED
+    ],
+)
 def test_bad_channels_of_a_run_get_one_line(name, tmp_path):
     settings, says = REFUSED[name]
     with pytest.raises(ValueError, match=re.escape(says)) as refused:

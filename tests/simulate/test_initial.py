@@ -37,6 +37,7 @@ def test_all_first_models_are_that_of_the_other_run(source, tmp_path):
             np.testing.assert_array_equal(first, np.broadcast_to(leaf, first.shape))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_without_the_other_run(source, tmp_path):
     copy = shutil.copytree(source, tmp_path / "copy")
     export(copy, None, tmp_path / "model.npz")

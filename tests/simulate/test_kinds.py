@@ -26,6 +26,7 @@ def finished(clients, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_predictions_have_the_error_of_the_run(finished, clients, tmp_path):
     columns = personal.predictions(finished, clients)
     error = np.square(columns["prediction"] - columns["label"])

@@ -18,7 +18,10 @@ SMALL = tiny.TINY.replace(algorithm="fedavg", rounds=2, cohort=6)
 FROZEN = SMALL.replace(freeze="body/layers_1/*")
 
 
-@pytest.mark.parametrize("method", ["fedavg", "ditto", "fedper"])
+@pytest.mark.parametrize(
+    "method",
+    ["ditto", *(pytest.param(m, marks=pytest.mark.slow) for m in ("fedavg", "fedper"))],
+)
 def test_frozen_leaves_keep_their_first_bits(method, tmp_path):
     job = SMALL.replace(
         algorithm=method,
@@ -43,15 +46,17 @@ def test_frozen_leaves_keep_their_first_bits(method, tmp_path):
 def test_frozen_leaves_have_no_gradient_in_a_method_with_its_own_steps():
     task = models.task(models.mlp(10, hidden=(8, 8)), (8, 8, 1))
     frozen = training.change_task(FROZEN, task, (8, 8, 1))
-    params = task.init(jax.random.key(0))
+    params = jax.jit(task.init)(jax.random.key(0))
     batch = Batch.full(jnp.ones((2, 8, 8, 1)))
-    slopes = (jax.grad(each.loss)(params, batch, None) for each in (frozen, task))
+    gradients = (jax.jit(jax.grad(each.loss)) for each in (frozen, task))
+    slopes = (gradient(params, batch, None) for gradient in gradients)
     stopped, whole = map(tree.paths, slopes)
     for name, slope in whole.items():
         expected = 0 * slope if "layers_1" in name else slope
         np.testing.assert_array_equal(stopped[name], expected)
 
 
+@pytest.mark.slow
 def test_all_models_are_trained_on_augmented_examples(tmp_path):
     (tmp_path / "own.py").write_text("def blank(x, key):\n    return 0 * x\n")
     augment = f"flip {tmp_path}/own.py:blank"
@@ -67,7 +72,9 @@ def test_all_models_are_trained_on_augmented_examples(tmp_path):
             assert same == (name != "head/bias")
 
 
-@pytest.mark.parametrize("storage", ["device", "host"])
+@pytest.mark.parametrize(
+    "storage", ["device", pytest.param("host", marks=pytest.mark.slow)]
+)
 def test_a_kept_momentum_goes_on_in_the_next_round(storage, tmp_path):
     # Constant gradients: with batches of all examples and a small rate, momentum 0.5
     # makes steps of 1, 1.5 and 1.75 gradients, and 1 each if it starts afresh.
@@ -76,26 +83,22 @@ def test_a_kept_momentum_goes_on_in_the_next_round(storage, tmp_path):
         lr=1e-3, momentum=0.5, rounds=3, state_storage=storage,
     )  # fmt: skip
     moved = []
-    for name, keep, rounds in (
-        ("one", True, 1),
-        ("kept", True, 2),
-        ("fresh", False, 3),
-    ):
+    for name, keep, rounds in (("kept", True, 2), ("fresh", False, 3)):
         out = str(tmp_path / name)
         run(
             job.replace(keep_optimizer=keep, rounds=rounds, out=out),
             quiet=True,
             report=False,
         )
-        if keep and rounds == 2:
+        if keep:
             run(job.replace(keep_optimizer=True, out=out), quiet=True, report=False)
         sim, _, state = load_state(out)
         begun = make_params(sim.setting, sim.task)(state.key)
         moved.append(optax.tree.norm(tree.sub(personal_model(out, 0), begun)))
-    np.testing.assert_allclose(np.divide(moved, moved[0]), [1, 4.25, 3], rtol=0.02)
+    np.testing.assert_allclose(moved[0] / moved[1], 4.25 / 3, rtol=0.02)
 
 
-@pytest.mark.parametrize("method", ["ditto", "fedrep", "apfl", "fedkd"])
+@pytest.mark.parametrize("method", ["ditto", "fedkd"])
 def test_methods_of_several_models_keep_no_optimizer(method):
     job = SMALL.replace(algorithm=method, keep_optimizer=True)
     with pytest.raises(ValueError, match="keep_optimizer is set, but") as error:

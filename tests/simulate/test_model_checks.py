@@ -35,7 +35,6 @@ def mym(task, local):
     [
         ("predict", "lambda p, b: m.predict(p, b)[:1]", "`predict` .* of shape"),
         ("quantities", "lambda w, v: None", "`quantities` .* None; expected a dict of"),
-        ("quantities", "lambda w, v: {'tau': 1j}", "`quantities` .*complex64"),
     ],
 )
 def test_models_that_cannot_be_evaluated(folder, tmp_path, role, body, expected):
@@ -50,7 +49,11 @@ def test_models_that_cannot_be_evaluated(folder, tmp_path, role, body, expected)
 @pytest.mark.parametrize(
     ("role", "body"),
     [
-        ("train", "lambda t, w, c, d: (jnp.zeros(3), *m.train(t, w, c, d)[1:])"),
+        pytest.param(
+            "train",
+            "lambda t, w, c, d: (jnp.zeros(3), *m.train(t, w, c, d)[1:])",
+            marks=pytest.mark.slow,
+        ),
         ("aggregate", "lambda w, u, c: jax.tree.map(jnp.sum, w)"),
     ],
 )
@@ -159,8 +162,8 @@ class Residual(linen.Module):
     [
         linen_task(linen.BatchNorm(use_running_average=False)),
         linen_task(Centred(), UNTRAINED),
-        linen_task(Residual()),
-        models.task_from_nnx(Normed, (8, 8, 1)),
+        pytest.param(linen_task(Residual()), marks=pytest.mark.slow),
+        pytest.param(models.task_from_nnx(Normed, (8, 8, 1)), marks=pytest.mark.slow),
     ],
 )
 def test_a_model_that_looks_at_its_batch_in_evaluation_is_refused(task, tmp_path):

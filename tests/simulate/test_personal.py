@@ -76,6 +76,7 @@ def test_all_models_are_those_of_each_with_one_restore(folder, monkeypatch):
         assert len(stacked) == 5
 
 
+@pytest.mark.slow
 def test_blocks_change_nothing(folder, columns, monkeypatch):
     whole = personal.personal_models(folder)
     monkeypatch.setattr(personal, "_blocks", lambda sim: sim._replace(block=2))

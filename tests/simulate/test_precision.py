@@ -22,6 +22,7 @@ def done(tmp_path_factory):
     return tiny.finished(tmp_path_factory.getbasetemp())[0]
 
 
+@pytest.mark.slow
 def test_a_precision_has_programs_of_its_own():
     federation, _ = build_federation(tiny.TINY)
     exact = simulation.simulation(tiny.TINY, federation)

@@ -156,6 +156,7 @@ def test_seeds_differ(done, tmp_path):
     assert (tmp_path / "metrics.jsonl").read_text() != first
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_diverges_ends_with_a_report(tmp_path, capsys):
     job = Experiment(
         out=str(tmp_path), lr=1e38, rounds=2, eval_every=1, epochs=1, model="logistic"

@@ -69,6 +69,7 @@ def test_wrong_settings_are_one_line_before_anything_runs(name, tmp_path, monkey
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+@pytest.mark.slow
 def test_without_a_profile_a_row_takes_a_second():
     job = JOB.replace(selection="tifl:tiers=3,policy=fast", cohort=2)
     federation, _ = build_federation(job)

@@ -194,6 +194,7 @@ def temporaries(clients):
     return run.compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_temporary_memory_of_a_round_does_not_grow_with_the_clients():
     """Client states are written in place: no copy of the store, whatever its size."""
     assert temporaries(50) == temporaries(5000)

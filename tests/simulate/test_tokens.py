@@ -60,6 +60,7 @@ OWN = {
 }
 
 
+@pytest.mark.slow
 def test_a_model_sees_the_same_tokens_whatever_their_type():
     bytes_ = TOKENS.astype(np.uint8)
     features = jax.jit(simulation.simulation(JOB, clients(bytes_)).task.features)

@@ -10,14 +10,29 @@ from pfljax.simulate import begin
 NET = nn.Sequential([lambda x: x.reshape(len(x), -1), nn.Dense(8), nn.Dense(10)])
 
 
-@pytest.mark.parametrize("method", ["fedavg", "ditto", "scaffold"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "ditto",
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("fedavg", "scaffold")),
+    ],
+)
 def test_methods_of_whole_models_take_them(method):
     task = models.task(NET, (8, 8, 1))
     job = tiny.TINY.replace(algorithm=method, model="own")
     assert begin.check_method(job, None, task).algorithm.name == method
 
 
-@pytest.mark.parametrize("method", ["fedper", "fedrep", "fedproto", "lg_fedavg"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedrep",
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in ("fedper", "fedproto", "lg_fedavg")
+        ),
+    ],
+)
 def test_methods_of_body_and_head_say_so(method):
     task = models.task(NET, (8, 8, 1))
     job = tiny.TINY.replace(algorithm=method, model="own")

@@ -78,6 +78,7 @@ def test_an_unknown_width(width, tmp_path):
         run(DIGITS.replace(width=width, out=str(tmp_path)))
 
 
+@pytest.mark.slow
 def test_what_was_free_once_is_kept_by_a_resumed_run(tmp_path):
     experiment = DIGITS.replace(out=str(tmp_path / "run"))
     run(experiment, quiet=True, report=False)

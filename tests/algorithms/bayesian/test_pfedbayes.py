@@ -64,6 +64,7 @@ def test_pfedbayes_against_numpy(exact):
         np.testing.assert_allclose(found[1], q, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_equal_distributions_do_not_pull_each_other():
     """Of examples without a loss: else Adam would make whole steps of rounding."""
     local = toy.full_batch()

@@ -89,6 +89,7 @@ def trained(server, q, **options):
     return jax.jit(method.train)(toy.turn(KEY, 0, 3, 1), server, q, data)
 
 
+@pytest.mark.slow
 def test_a_head_without_variance_descends_to_w():
     """By tau (mu - w) beside the summed losses of 5 examples: Ditto's lam = tau / 5."""
     server = toy.unflat([1.0, -2, 3])

@@ -108,6 +108,7 @@ def classified():
     return toy.run_rounds(method, toy.classifier(), local, toy.ragged()[0], cohort=5)[0]
 
 
+@pytest.mark.slow
 def test_the_server_is_the_product_of_the_factors():
     for state in classified():
         product = jax.tree.map(lambda leaf: leaf.mean(0), state.clients.site)

@@ -10,7 +10,7 @@ CONFORMANCE = [
 ]
 
 
-@pytest.mark.parametrize("head_epochs", [None, 5])
+@pytest.mark.parametrize("head_epochs", [None, pytest.param(5, marks=pytest.mark.slow)])
 def test_fedrep_against_numpy(head_epochs):
     """First the head (third coordinate) descends, then the body, each alone."""
     states, drawn = toy.run_quadratic(fedrep, head_epochs=head_epochs)

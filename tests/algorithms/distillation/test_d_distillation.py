@@ -140,6 +140,7 @@ def test_without_pull_it_is_local_training(trained_alone):
         toy.assert_same(state.clients, plain.clients)
 
 
+@pytest.mark.slow
 def test_the_first_round_has_no_consensus(pulled, trained_alone):
     _, first, second, _ = pulled
     toy.assert_same(first.clients, trained_alone[1].clients)

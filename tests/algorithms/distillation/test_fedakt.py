@@ -156,6 +156,7 @@ def test_without_the_heads_second_loss_the_distance_alone_moves_the_adapter():
     toy.assert_close(w["body"], tree.axpy(-RATE, full[0], START)["body"], 1e-6)
 
 
+@pytest.mark.slow
 def test_without_the_distance_the_body_first_steps_as_alone():
     """T4: the second CE reaches it later, through the head."""
     method = fedakt(TASK, FULL, lam=0.0)
@@ -180,6 +181,7 @@ def test_an_adapter_that_begins_as_the_body_stays_it(steps):
     assert float(tree.square_norm(moved)) > 1e-3
 
 
+@pytest.mark.slow
 def test_the_adapter_of_one_client_is_the_server():
     """T5; that clients may be renumbered is conformance."""
     data = TRAIN._replace(offset=TRAIN.offset[1:2], size=TRAIN.size[1:2])

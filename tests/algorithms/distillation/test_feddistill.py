@@ -122,6 +122,7 @@ def test_a_class_that_nobody_sent_pulls_nothing(distance):
     np.testing.assert_array_equal(slope, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "distance", ["softmax_ce", pytest.param("mse", marks=pytest.mark.slow)]
 )

@@ -55,6 +55,7 @@ def test_without_weights_it_is_lg_fedavg():
     toy.assert_same(last.server.head, wanted.server)
 
 
+@pytest.mark.slow
 def test_the_generator_weighs_nothing_before_the_first_aggregation():
     states, wanted = play(build), play(lg_fedavg)
     toy.assert_same(states[1].server.head, wanted[1].server)

@@ -70,6 +70,7 @@ def test_a_server_that_does_not_train_keeps_its_head(frozen):
     toy.assert_same(aggregated(uploads_of([[1, 1, 1]] * 2), [1, 1], **frozen), HEAD)
 
 
+@pytest.mark.slow
 def test_one_row_a_class_is_a_step_of_the_head_on_the_clients_own_examples():
     """One client, one step of the local rate: `fit` of the head alone does the same."""
     pool = Examples(jnp.float32(RNG.normal(size=(3, 3))), jnp.arange(3))

@@ -140,6 +140,7 @@ def test_the_first_round_has_no_answers(trained, trained_alone):
     assert np.abs(moved - trained_alone[2].clients["head"]["kernel"]).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_without_distillation_clients_train_alone(trained, trained_alone):
     _, first, second = played(built(alpha=0.0))
     toy.assert_same(first.clients, trained_alone[1].clients)

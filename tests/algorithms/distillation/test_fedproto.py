@@ -72,12 +72,14 @@ def test_fedproto_against_numpy():
         np.testing.assert_array_equal(state.server.count, count)
 
 
+@pytest.mark.slow
 def test_without_pull_it_is_local_training(trained_alone):
     _, *states = played(fedproto(TASK, NOISY, lam=0.0))
     for state, plain in zip(states, trained_alone[1:], strict=True):
         toy.assert_same(state.clients, plain.clients)
 
 
+@pytest.mark.slow
 def test_the_first_round_has_no_prototypes(trained_alone):
     _, first, second = played(fedproto(TASK, NOISY, lam=5.0))
     toy.assert_same(first.clients, trained_alone[1].clients)
@@ -86,6 +88,7 @@ def test_the_first_round_has_no_prototypes(trained_alone):
     assert np.abs(moved - plain).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_a_pull_of_zero_moves_statistics_once_and_keeps_dropout_in_the_head():
     body = nn.Sequential([nn.Dense(4), nn.BatchNorm(), nn.relu, models.Dropout(0.2)])
     head = nn.Sequential([models.Dropout(0.5), nn.Dense(3)])

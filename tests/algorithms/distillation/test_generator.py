@@ -86,6 +86,7 @@ def test_a_step_is_torchs_adam_with_a_decay_of_the_weights():
     np.testing.assert_array_equal(after.labels, [1, 0, 0])
 
 
+@pytest.mark.slow
 def test_training_makes_features_that_the_heads_know():
     before = objective(FIRST.g, KEY)
     after = trained(FIRST, COUNTS, jnp.int32(200))

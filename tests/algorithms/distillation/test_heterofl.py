@@ -57,6 +57,7 @@ def rounds_of_levels(cohort=8, rounds=1, **options):
     return states
 
 
+@pytest.mark.slow
 def test_of_one_level_without_mask_it_is_uniform_fedavg():
     uniform = fedavg(TASK, NOISY)._replace(aggregate=aggregation.averaging("uniform"))
     plain, _ = toy.run_rounds(uniform, TASK, NOISY, TRAIN, 3, cohort=5)
@@ -122,7 +123,7 @@ def alone(task, k, server, local=NOISY, steps=7, **options):
     return method, upload, method.aggregate(server, {task.number: stacked}, cohort)
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_of_one_client_the_slice_is_taken_and_the_rest_untouched(number):
     task = levels()[number]
     server = levels()[1].init(jax.random.key(3))
@@ -227,6 +228,7 @@ def test_a_slice_has_the_outputs_and_gradients_of_the_masked_model():
     assert tree.square_norm(ours) > 0.1**2  # the clip below is felt
 
 
+@pytest.mark.slow
 def test_a_slice_trains_as_the_masked_model():
     """Three steps with momentum, decay, a clip that is felt, and an absent class."""
     padded, w, cover = masked()

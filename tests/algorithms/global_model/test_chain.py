@@ -82,6 +82,7 @@ def test_a_chain_of_permuted_units_computes_the_same():
     toy.assert_same(chain.reorder(permuted, model, list(back)), params)
 
 
+@pytest.mark.slow
 def test_a_model_computes_the_same_in_the_wider_network():
     task, model, params = network(1.5)
     assert model.sizes == (5, 8, 6)
@@ -135,7 +136,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "resnet9" in name else ())
+        for name in REFUSED
+    ],
+)
 def test_a_model_that_is_no_chain_is_refused(name):
     shape, reason = REFUSED[name]
     choice = components.parse(name)

@@ -195,7 +195,9 @@ def test_at_the_centre_the_head_moves_by_a_share_of_its_rate(monkeypatch):
     np.testing.assert_allclose(toy.flat(simplex.point(TASK, w)), wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("lam", "ends"), [(0.0, "apart"), (1e4, "tied")])
+@pytest.mark.parametrize(
+    ("lam", "ends"), [(0.0, "apart"), pytest.param(1e4, "tied", marks=pytest.mark.slow)]
+)
 def test_the_own_simplex_is_alone_without_pull_and_tied_by_a_large_one(lam, ends):
     local = toy.full_batch()._replace(learning_rate=1e-4)
     method = floco(TASK, local, vertices=M, lam=lam)

@@ -37,6 +37,7 @@ def turned(method, coin, x, z, k, last_coin=True, steps=1):
     return method.train(turn, server, toy.unflat(x), data)
 
 
+@pytest.mark.slow
 def test_the_minimum_is_where_the_mean_step_rests():
     """a_k (x_k - b_k) + lam (x_k - z) = 0, where z is the mean of x_k."""
     method = l2gd(toy.quadratic(), toy.full_batch(epochs=1), lam=LAM, p=P)

@@ -46,6 +46,7 @@ def test_aruba_against_numpy(isotropic):
     assert np.abs(eta / toy.RATE - 1).max() > 0.1  # the rates have moved
 
 
+@pytest.mark.slow
 def test_coordinates_in_which_clients_differ_get_larger_rates():
     """Clients of one curvature, far apart in the first coordinate alone."""
     task, local = toy.quadratic(), toy.full_batch()

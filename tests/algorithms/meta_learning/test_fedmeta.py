@@ -52,6 +52,7 @@ def test_fedmeta_against_numpy(learn_alpha, first_order):
             np.testing.assert_allclose(toy.flat(found.alpha), alpha, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first_order", [False, True])
 def test_the_meta_gradient_is_that_of_autodiff(first_order):
     """Through two inner steps of a perceptron; 4 of 20 examples are for support."""

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from pfljax.algorithms.meta_learning import _hypernetwork as hypernetwork
 from pfljax.algorithms.meta_learning._hypernetwork import Hypernetwork
@@ -50,6 +51,7 @@ def test_slopes_of_a_linear_network_against_numpy():
         np.testing.assert_allclose(slope, right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_models_begin_near_the_first_one_in_its_scale():
     net = hypernetwork.init(KEY, 13, 100, PARAMS)
     made = jax.vmap(hypernetwork.apply, (None, 0))(

@@ -93,6 +93,7 @@ def test_a_linear_hypernetwork_against_numpy():
         np.testing.assert_allclose(toy.flat(evaluated), made(parts, k), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_step_is_gradient_descent_end_to_end():
     """Of one client and one local step of rate a: by the rate a server_lr."""
     local = toy.full_batch(epochs=1)
@@ -114,6 +115,7 @@ def test_a_step_is_gradient_descent_end_to_end():
     np.testing.assert_array_equal(np.flatnonzero(moved), [k])
 
 
+@pytest.mark.slow
 def test_one_hot_embeddings_are_independent_clients():
     """theta_k is row k of W: of rate 1 this client's row goes to where it trained."""
     method = linear(TASK, toy.full_batch(), server_lr=1.0, server_optimizer="sgd")

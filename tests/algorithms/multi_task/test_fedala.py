@@ -46,7 +46,9 @@ def begun(k, w, client, layers, threshold):
     return mixture(), weights, len(losses)
 
 
-@pytest.mark.parametrize(("layers", "threshold"), [(1, 1e-3), (2, 0.02)])
+@pytest.mark.parametrize(
+    ("layers", "threshold"), [(1, 1e-3), pytest.param(2, 0.02, marks=pytest.mark.slow)]
+)
 def test_fedala_against_numpy(layers, threshold):
     options = {"layers": layers, "threshold": threshold, "most_passes": 50}
     options["weight_lr"] = RATE

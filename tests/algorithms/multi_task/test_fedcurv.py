@@ -51,6 +51,7 @@ def of_all(value):
     return toy.unflat(np.full(3, value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("others", "took_part"),
     [(3, True), (3, False)],

@@ -50,6 +50,7 @@ def trained(method, models, pi, k=1):
     return method.train(turn, server, jnp.asarray(pi), data)
 
 
+@pytest.mark.slow
 def test_a_weight_of_one_stays_and_trains_its_model_alone():
     """A client of a known cluster: the other model's examples count nothing."""
     method = fedem(linear(), toy.full_batch(rate=RATE), components=2)
@@ -61,6 +62,7 @@ def test_a_weight_of_one_stays_and_trains_its_model_alone():
     np.testing.assert_allclose(upload["head"][1], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_equal_models_take_a_share_of_fedavgs_step():
     """Of noisy minibatches, which all models see alike."""
     local = toy.full_batch(rate=RATE)._replace(batch_size=4)
@@ -73,6 +75,7 @@ def test_equal_models_take_a_share_of_fedavgs_step():
         np.testing.assert_allclose(each, alone["head"][0], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_steps_of_a_newcomers_weights_raise_its_likelihood():
     models = np.random.default_rng(0).normal(size=(3, 3, 3))
     server = {"head": jnp.asarray(models, jnp.float32)}

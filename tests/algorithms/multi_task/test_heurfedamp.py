@@ -18,7 +18,10 @@ def cosine(a, b):
     return a @ b / np.sqrt(a @ a * (b @ b))
 
 
-@pytest.mark.parametrize(("start", "own_weight"), [("cloud", None), ("own", 0.3)])
+@pytest.mark.parametrize(
+    ("start", "own_weight"),
+    [("cloud", None), pytest.param("own", 0.3, marks=pytest.mark.slow)],
+)
 def test_heurfedamp_against_numpy(start, own_weight):
     def mixed(models, heard, k):
         share = 1 / len(heard) if own_weight is None else own_weight
@@ -35,6 +38,7 @@ def test_heurfedamp_against_numpy(start, own_weight):
     assert_played(heurfedamp, mixed, PULL, start, **options)
 
 
+@pytest.mark.slow
 def test_a_client_that_alone_has_sent_gets_its_own_model():
     states, _ = toy.run_quadratic(heurfedamp, rounds=1, cohort=1)
     (known,) = np.flatnonzero(states[1].server.heard)

@@ -233,6 +233,7 @@ def test_mocha_against_numpy():
     assert rho > 1.5
 
 
+@pytest.mark.slow
 def test_the_gap_closes_at_the_best_models():
     """The dual never falls; at its end primal and dual meet, at a solver's models."""
     sigma, lam = groups_of_two(), 0.05
@@ -268,6 +269,7 @@ def test_nobody_related_are_machines_of_their_own():
         assert all(objective(w[t, 0] + step) > best - 1e-5 for step in away)
 
 
+@pytest.mark.slow
 def test_a_large_penalty_leaves_the_mean_of_the_examples():
     """All dual variables are 1, after one visit each."""
     lam, sigma = 1e4, groups_of_two()
@@ -310,6 +312,7 @@ def test_no_step_changes_nothing():
     np.testing.assert_array_equal(metrics["loss"], 0)
 
 
+@pytest.mark.slow
 def test_the_objective_of_models_and_relations_falls():
     """Period by period; and relations are those of the models that clients have."""
     lam, rounds, period = 0.02, 160, 40

@@ -151,7 +151,13 @@ def test_by_client_keeps_the_given_owners():
     np.testing.assert_array_equal(same.offset, found.offset)
 
 
-@pytest.mark.parametrize("name", DEALT)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if "by_client" in name else ())
+        for name in DEALT
+    ],
+)
 def test_ten_thousand_clients_are_dealt_at_once(name):
     """A tenth of a second, and half a second with a loop over clients."""
     labels = np.random.default_rng(0).integers(0, 10, 60_000)

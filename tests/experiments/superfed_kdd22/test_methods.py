@@ -200,6 +200,7 @@ def test_pfedme_of_less_work(steps):
     assert (metrics["loss"] > 0) == (steps > 0)
 
 
+@pytest.mark.slow
 def test_superfed_that_never_mixes_is_fedprox():
     options = {"mu": MU, "nu": 9.0, "start": 1.0, "rounds": 3}
     states, _ = toy.run_quadratic(method("superfed_code"), **options)
@@ -304,7 +305,9 @@ def slope_of_mixed_logits(k, model):
     return (chance - np.array([1, 0, 0])) * toy.B[k]
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize(
+    "adaptive", [True, pytest.param(False, marks=pytest.mark.slow)]
+)
 def test_apfl_fedtorch_against_numpy(adaptive):
     states, drawn = toy.run_quadratic(
         method("apfl_fedtorch"), alpha=0.3, adaptive=adaptive

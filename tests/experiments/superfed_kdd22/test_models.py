@@ -40,6 +40,7 @@ def test_parameter_counts_are_those_of_the_code(name, shape, classes, body, head
     assert (count(task, "body"), count(task, "head")) == (body, head)
 
 
+@pytest.mark.slow
 def test_narrow_networks_are_narrow_in_every_layer():
     wide, narrow = (
         jax.tree.leaves(shapes_of(build("resnet9_superfed", (28, 28, 3), **stem)))
@@ -77,6 +78,7 @@ def test_images_shrink_as_in_the_paper(name, side, sides):
     assert sorted(found, reverse=True) == sides
 
 
+@pytest.mark.slow
 def test_the_only_biases_are_those_of_batch_normalisation():
     for name, shape in (("twonn_superfed", (784,)), ("vgg9_superfed", (28, 28, 1))):
         paths = tree.paths(shapes_of(build(name, shape)))
@@ -89,6 +91,7 @@ def test_the_only_biases_are_those_of_batch_normalisation():
         assert len(biased) >= 9
 
 
+@pytest.mark.slow
 def test_weights_are_xaviers():
     params = jax.jit(build("twonn_superfed", (28, 28)).init)(jax.random.key(0))
     kernel = params["body"]["layers_1"]["kernel"]

@@ -132,6 +132,7 @@ def test_cells_are_means_over_seeds_after_the_last_round():
     assert np.isnan(second.published)
 
 
+@pytest.mark.slow
 def test_the_table_has_both_ranks_and_kendalls_tau(tmp_path):
     published = load("shared.published")
     values = {"A": (90.0, 0.9), "B": (80.0, 0.95), "C": (70.0, 0.5), "D": (60.0, 0.4)}

@@ -97,6 +97,7 @@ def cells(monkeypatch):
 ASKED = ("--columns", "MNIST-K50", "MNIST-K100", "--only", "FedAvg", "APFL")
 
 
+@pytest.mark.slow
 def test_a_table_has_what_was_asked_for_and_nothing_else(call, cells, tmp_path):
     _, ran = cells
     code, out, _ = call("table1", *ASKED, "SuPerFed-MM", "--rounds", "3")

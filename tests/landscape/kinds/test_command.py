@@ -37,6 +37,7 @@ def arrays(folder):
     return dict(np.load(folder / "landscape" / "line_endpoints.npz"))
 
 
+@pytest.mark.slow
 def test_the_line_is_the_path_that_the_run_reported(reported):
     folder, _ = reported
     found, run = arrays(folder), dict(np.load(folder / "clients.npz"))
