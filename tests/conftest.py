@@ -63,17 +63,9 @@ def folder(tmp_path, monkeypatch):
 def pytest_collection_finish():
     """Lets the search for cycles leave out what is imported, and be a rare one.
 
-    pfljax itself searches, and clears JAX's caches, after every few settings, which
-    tests make in each second. What they compile is small.
+    pfljax itself searches after every few settings, which tests make in each second.
     """
     gc.freeze()
     programs = importlib.import_module("pfljax.runtime.programs")
-    jax = importlib.import_module("jax")
-    programs._give_back = rarely(programs._give_back, 32)
-    jax.clear_caches = rarely(jax.clear_caches, 4)
-
-
-def rarely(function, every):
-    """The function, called once in so many calls."""
-    calls = itertools.count(1)
-    return lambda: next(calls) % every or function()
+    give_back, calls = programs._give_back, itertools.count(1)
+    programs._give_back = lambda: next(calls) % 16 or give_back()
