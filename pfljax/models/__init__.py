@@ -23,6 +23,7 @@ from pfljax.models.small import twocnn as twocnn
 from pfljax.models.small import twonn as twonn
 from pfljax.models.task import check_task as check_task
 from pfljax.models.task import task as task
+from pfljax.models.transformer import transformer as transformer
 
 if TYPE_CHECKING:
     from pfljax.models.nnx import task_from_nnx as task_from_nnx

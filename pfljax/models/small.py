@@ -33,6 +33,7 @@ from pfljax.models.network import Classes, Layer, Network, network, relu_layers
 from pfljax.models.pooling import max_pool
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.resnets import HTRESNETS, RESNETS_224, htresnet
+from pfljax.models.transformer import transformer
 
 
 @component
@@ -120,6 +121,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "mobilenet": mobilenet,
     "vgg9": vgg9,
     "char_lstm": char_lstm,
+    "transformer": transformer,
     "matrix_factorization": matrix_factorization,
     "htcnn": htcnn,
     **HTCNN_YI,

@@ -24,8 +24,10 @@ TOKENS = 1000  # more than bfloat16 can count
 SMALL = {
     "gn_cnn": {"channels": (4,)},
     "char_lstm": {"hidden": 8, "layers": 1},
+    "transformer": {"features": 8, "layers": 1},
 }
-LENGTHS = {"char_lstm": 12, "matrix_factorization": 2}  # of an example
+# Of an example.
+LENGTHS = {"char_lstm": 12, "transformer": 12, "matrix_factorization": 2}
 BRANCHED = ("resnet", "htresnet", "mobilenet", "googlenet")
 DEEP = tuple(name for name in models.MODELS if name.startswith(BRANCHED))
 # Other depths and widths of these.

@@ -22,6 +22,7 @@ SHAPES = {
     "gn_cnn": (8, 8),
     "cifar_cnn": (8, 8, 3),
     "char_lstm": (12,),
+    "transformer": (12,),
     "resnet9": (28, 28, 3),
     "resnet18": (8, 8, 3),
     "mobilenet": (40, 40, 3),
