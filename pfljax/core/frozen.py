@@ -1,73 +1,71 @@
-"""Frozen leaves, which keep their first values in every model of a run.
+"""Frozen leaves, which are constants of a model and no parameters of it.
 
-A leaf is frozen if its path in the model, such as "body/Dense_0/kernel", matches one of
-the patterns (`core.leaves`). It has no gradient (`stop`), no step of the optimizer,
-such as a weight decay (`hold`), and at the server it is no mean of equal numbers, which
-would differ in the last bit (`keep`). It is still sent.
+A method never sees them. So they have no gradient, no optimizer state and no place in
+messages, uploads and clients' states, whatever the method is. `Task.complete` adds them
+to a model that is exported.
 """
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import optax
 
-from pfljax.core import leaves
-from pfljax.core.local_statistics import name_in_model
+from pfljax.core import tree
 from pfljax.core.server_model import map_argument
-from pfljax.core.types import Algorithm, Cohort, Task
+from pfljax.core.types import Params, Task, same
 
-Patterns = Sequence[str]
-
-
-def is_frozen(path: Any, patterns: Patterns) -> bool:
-    """Whether the leaf at a path of JAX's keys, in a model or a record, is frozen."""
-    return leaves.matches(name_in_model(path), patterns)
+TAKE_PARAMETERS = ("loss", "logits", "features", "predict", "head")
 
 
-def stop(task: Task, patterns: Patterns) -> Task:
-    """The task, whose outputs have no gradient with respect to frozen leaves."""
+def freeze(task: Task, chosen: Any, values: Params) -> Task:
+    """The task, whose leaves have these values where `chosen` is True.
 
-    def stop_leaf(path: Any, leaf: Any) -> Any:
-        return jax.lax.stop_gradient(leaf) if is_frozen(path, patterns) else leaf
+    Args:
+      task: the task of the whole model.
+      chosen: True or False at every leaf, shaped as `task.groups`.
+      values: a whole model, of which the chosen leaves are used.
+    """
+    frozen, _ = tree.split(jax.device_get(values), chosen)
 
-    def stop_leaves(params: Any) -> Any:
-        return jax.tree_util.tree_map_with_path(stop_leaf, params)
+    def join(params: Params) -> Params:
+        return tree.merge(params, frozen)
 
-    names = "loss", "logits", "features", "head"
+    def complete(params: Params) -> Params:
+        return task.complete(join(params))
+
+    def without(a: Any) -> Any:
+        return tree.split(a, chosen)[1]
+
     functions = {
-        name: map_argument(getattr(task, name), 0, stop_leaves) for name in names
+        name: map_argument(getattr(task, name), 0, join) for name in TAKE_PARAMETERS
     }
-    return task._replace(**functions)
+    return task._replace(
+        init=lambda key: without(task.init(key)),
+        initial=task.initial and without(task.initial),
+        groups=without(task.groups),
+        modules=without(task.modules),
+        frozen=None,
+        complete=complete,
+        # Units would have parameters on one side alone.
+        units=None,
+        resized=None,
+        **functions,
+    )
 
 
-def hold(
-    optimizer: Callable[[Any], optax.GradientTransformation], patterns: Patterns
-) -> Callable[[Any], optax.GradientTransformation]:
-    """The optimizer, a function of the rate, without a step of frozen leaves."""
+def complete(task: Task, record: Any, stacked: bool = False) -> Any:
+    """The record, in which every model of the task is complete.
 
-    def label(path: Any, leaf: Any) -> str:
-        return "frozen" if is_frozen(path, patterns) else "free"
+    Its models may be `stacked`, with a leading axis.
+    """
+    if task.complete is same:
+        return record
+    form = jax.tree.structure(task.groups)
+    add = jax.vmap(task.complete) if stacked else task.complete
 
-    def labels(params: Any) -> Any:
-        return jax.tree_util.tree_map_with_path(label, params)
+    def is_model(part: Any) -> bool:
+        return jax.tree.structure(part) == form
 
-    def build(rate: Any) -> optax.GradientTransformation:
-        parts: dict[Any, Any] = {"free": optimizer(rate), "frozen": optax.set_to_zero()}
-        return optax.partition(parts, labels)
+    def on_part(part: Any) -> Any:
+        return add(part) if is_model(part) else part
 
-    return build
-
-
-def keep(method: Algorithm, patterns: Patterns) -> Algorithm:
-    """The method, whose server keeps frozen leaves bit for bit."""
-
-    def choose(path: Any, new: Any, old: Any) -> Any:
-        return old if is_frozen(path, patterns) else new
-
-    def aggregate(server: Any, uploads: Any, cohort: Cohort) -> Any:
-        new = method.aggregate(server, uploads, cohort)
-        return jax.tree_util.tree_map_with_path(choose, new, server)
-
-    then = method.then
-    return method._replace(aggregate=aggregate, then=then and keep(then, patterns))
+    return jax.tree.map(on_part, record, is_leaf=is_model)

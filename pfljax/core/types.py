@@ -63,6 +63,11 @@ class ClientData(NamedTuple):
     size: Array  # i32[], or i32[C]
 
 
+def same(params: Params) -> Params:
+    """The parameters as they are."""
+    return params
+
+
 class Task(NamedTuple):
     """The model, as a method sees it.
 
@@ -91,7 +96,8 @@ class Task(NamedTuple):
     # The task of a small model that is the same for all clients, if their own models
     # have several architectures; None if this model is the same for all.
     proxy: "Task | None" = None
-    initial: Params | None = None  # the first model of the server; None draws it
+    # The first model of the server, with None at leaves that are drawn; None draws all.
+    initial: Params | None = None
     # Shape of the features of one example, such as (512,); () if it is not known.
     feature_shape: tuple[int, ...] = ()
     # The tasks of all architectures of the federation, and the number of this one among
@@ -103,6 +109,12 @@ class Task(NamedTuple):
     units: Callable[[], list[Any]] | None = None
     # The task of this model with other numbers of units in the layers at these paths.
     resized: Callable[[dict[tuple[str, ...], int]], "Task"] | None = None
+    # True at every leaf that a run keeps at its first value (`core.frozen`), if any.
+    frozen: Params | None = None
+    # The task of the same model without adapters (`models.adapters`), if it has any.
+    wrapped: "Task | None" = None
+    # The model as it is exported: with frozen leaves, and adapters added to kernels.
+    complete: Callable[[Params], Params] = same
 
 
 @dataclasses.dataclass(frozen=True)

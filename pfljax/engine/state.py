@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pfljax import channel
+from pfljax.core import tree
 from pfljax.core.keys import derive
 from pfljax.core.types import Algorithm, Array, Key, RunState, Task
 from pfljax.engine import mesh
@@ -81,9 +82,10 @@ def join_stacks(setting: Setting, stacks: list[Any]) -> Any:
 
 def first_params(task: Task, key: Key) -> Any:
     """The parameters from which every first state is made."""
-    if task.initial is not None:
-        return jax.tree.map(jnp.asarray, task.initial)
-    return task.init(derive(key, "params"))
+    drawn = task.init(derive(key, "params"))
+    if task.initial is None:
+        return drawn
+    return tree.merge(jax.tree.map(jnp.asarray, task.initial), drawn)
 
 
 def first_server(
@@ -170,7 +172,8 @@ def make_params(setting: Setting, task: Task) -> Callable[[Key], Any]:
 def _make_params(task: Same, grid: Grid | None) -> Callable[[Key], Any]:
     everywhere = mesh.sharding(grid, mesh.WHOLE)
     initial = task.value.initial
-    if initial is not None:
+    is_whole = jax.tree.structure(initial) == jax.tree.structure(task.value.groups)
+    if is_whole:
         return lambda key: jax.device_put(initial, everywhere)
     make = partial(first_params, task.value)
     return quickly_compiled(make, out_shardings=everywhere)

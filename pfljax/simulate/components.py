@@ -68,7 +68,14 @@ def make_tasks(experiment: Experiment, shape: Shape) -> list[Task]:
     tasks = [make(choice, proxy) for choice in choices]
     if len(tasks) == 1:
         return tasks
-    return list(_linked_tasks(tuple(map(Same, tasks))))
+    return linked_tasks(tasks[0]._replace(peers=tuple(tasks)))
+
+
+def linked_tasks(task: Task) -> list[Task]:
+    """The tasks of all architectures of the federation, each with all as its peers."""
+    if not task.peers:
+        return [task]
+    return list(_linked_tasks(tuple(map(Same, task.peers))))
 
 
 @memoize
@@ -150,10 +157,7 @@ def resolve_width(experiment: Experiment) -> int | None:
 
 def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
     """The setting of a run; its numbers may be traced, as in a sweep."""
-    tasks = [task]
-    if experiment.models:
-        tasks += make_tasks(experiment, shape)[1:]
-    experiment = training.resolve(experiment, tasks)
+    tasks = linked_tasks(task)
     local = training.make_local(experiment)
     factory = algorithms.method(experiment.algorithm.name)
     options = experiment.algorithm.options
@@ -169,7 +173,6 @@ def make_setting(experiment: Experiment, task: Task, shape: Shape) -> Setting:
         algorithm = server_optimizers.with_optimizer(
             experiment, algorithm, task, shape.num_clients
         )
-        algorithm = training.change_method(experiment, algorithm)
         return channels.with_memory(through, algorithm, task, shape)
 
     groups = architectures.make_groups(experiment, tasks, make, shape)

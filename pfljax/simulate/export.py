@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfljax import algorithms
-from pfljax.core import factories, tree
+from pfljax.core import factories, frozen, tree
 from pfljax.core.requirements import require, require_a
 from pfljax.core.types import RunState, Task
 from pfljax.data import Federation, check_federation
@@ -24,11 +24,11 @@ from pfljax.runs import (
 from pfljax.runs.exported import load_params as load_params
 from pfljax.runs.settings import Experiment
 from pfljax.runtime.processes import say
-from pfljax.simulate import arguments, components, simulation
+from pfljax.simulate import architectures, arguments, components, simulation
 from pfljax.simulate.blocks import take
 from pfljax.simulate.exported_models import make_predict
 from pfljax.simulate.federation import build_federation
-from pfljax.simulate.first_state import Initial
+from pfljax.simulate.first_model import Initial
 from pfljax.simulate.population import open_to_read
 from pfljax.simulate.shape import Shape
 
@@ -164,7 +164,7 @@ def personal_model(
     states = open_to_read(sim, Path(path), state).states(state, ids)
     train = take(federation.train, ids)
     stacked = models(state, states, ids, train, public=federation.public)
-    return tree.first(stacked)
+    return frozen.complete(architecture.task, tree.first(stacked))
 
 
 def check_client(client: int, num_clients: int) -> None:
@@ -179,8 +179,10 @@ def server_model(
 ) -> Any:
     """The server's model, or its whole state if it has no model."""
     sim, _, state = load_state(path, federation, task)
-    model = sim.setting.algorithm.server_model
-    return state.server if model is None else model(state.server)
+    algorithm = sim.setting.algorithm
+    model = algorithm.server_model
+    task = architectures.task_of_server(algorithm, sim.task)
+    return frozen.complete(task, state.server if model is None else model(state.server))
 
 
 def export(

@@ -1,6 +1,5 @@
 """Compiles the function that makes the state before the first round."""
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -8,10 +7,8 @@ import jax
 
 from pfljax import engine
 from pfljax.core import tree
-from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Key, RunState, Task
 from pfljax.engine import Setting, mesh
-from pfljax.engine.contract import first_change
 from pfljax.engine.state import (
     client_shape,
     first_clients,
@@ -60,33 +57,6 @@ def make_init(
         return state._replace(clients=join_stacks(setting, parts))
 
     return init
-
-
-@dataclass(frozen=True)
-class Initial:
-    """The model that a run starts from; equal if the bytes are."""
-
-    checksum: int
-    arrays: dict[str, Any] = field(compare=False)  # by name, as `export` writes them
-
-
-def start_from(task: Task, initial: Initial) -> Task:
-    """The task with this first model.
-
-    Raises:
-      ValueError: it is another model than that of the task.
-    """
-    shapes = shapes_of_model(task)
-    named = tree.paths(shapes)
-    change = first_change(named, initial.arrays)
-    if change is not None:
-        raise ValueError(
-            f"initial is another model: {change}; give a run with this run's model, or "
-            "a file that `pfljax export` wrote of one"
-        )
-    leaves = [initial.arrays[name] for name in named]
-    model = jax.tree.unflatten(jax.tree.structure(shapes), leaves)
-    return task._replace(initial=model)
 
 
 def shapes_of_state(setting: Setting, task: Task, num_clients: int) -> RunState:

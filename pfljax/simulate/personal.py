@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from pfljax.core import frozen
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import ClientData, RunState, Task
 from pfljax.data import Federation
@@ -48,7 +49,7 @@ def personal_models(
         models = functools.partial(models, public=federation.public)
         train = take(federation.train, clients)
         stack = in_blocks(models, state, _blocks(sim), states, clients, (train,))
-        stacks.append(stack)
+        stacks.append(frozen.complete(architecture.task, stack, stacked=True))
     return join_stacks(sim.setting, stacks)
 
 

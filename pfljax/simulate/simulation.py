@@ -21,12 +21,8 @@ from pfljax.runtime.programs import Same, memoize
 from pfljax.simulate import clocks, model_checks, targets, traced
 from pfljax.simulate.architectures import mean_traffic
 from pfljax.simulate.components import make_setting, make_task, resolve_width
-from pfljax.simulate.first_state import (
-    Initial,
-    make_init,
-    shapes_of_state,
-    start_from,
-)
+from pfljax.simulate.first_model import Initial, freezes, prepare
+from pfljax.simulate.first_state import make_init, shapes_of_state
 from pfljax.simulate.program_parts import (
     Architecture,
     block_size,
@@ -92,6 +88,9 @@ def simulation(
     key = key.replace(devices=devices.choose(experiment.devices, usable))
     if key.state_storage != "device":
         key = key.replace(state_storage="host")
+    model = task or make_task(key, shape)
+    if freezes(key, model):
+        key = key.replace(seed=experiment.seed)
     # One's own functions are part of the key: a notebook may define one again.
     own = tuple(components.list_own(key).values())
     devices_read = clocks.devices_crc(experiment)
@@ -100,7 +99,7 @@ def simulation(
         names = ()
     kind = Kind(key, (), key)
     if names:
-        kind = traced.make_kind(key, names, task or make_task(key, shape), shape)
+        kind = traced.make_kind(key, names, model, shape)
     sim = _simulation(kind, own, shape, task and Same(task), devices_read, initial)
     if kind.names:
         sim = traced.bind(sim, key, shape, traced.numbers_of(key, kind.names))
@@ -124,8 +123,7 @@ def _simulation(
     if own:
         model_checks.check_task(own, shape.input_shape, shape.num_classes, shape.kind)
     targets.check(experiment, task, shape)
-    if initial is not None:
-        task = start_from(task, initial)
+    task = prepare(experiment, task, initial)
     setting, num_clients = make_setting(experiment, task, shape), shape.num_clients
     model_checks.check_own(experiment.algorithm.name, setting, task, shape)
     model_checks.check_observed(setting, task, shape)

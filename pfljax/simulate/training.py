@@ -1,12 +1,12 @@
-"""Local training from the settings: rates, optimizer, and what it leaves alone."""
+"""Local training from the settings: rates, optimizer and augmentation."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from pfljax.core import frozen, kept_moments, leaves, optimizers, schedules
+from pfljax.core import kept_moments, optimizers, schedules
 from pfljax.core.communication import trace_exchanges
 from pfljax.core.types import Algorithm, Local, Task
 from pfljax.models import augmentation
@@ -17,32 +17,16 @@ from pfljax.simulate.shape import Shape
 MOST_STEPS = 1000  # of a local training, by which a schedule is checked
 
 
-def resolve(experiment: Experiment, tasks: Iterable[Task]) -> Experiment:
-    """The experiment, whose frozen leaves are given by patterns of their paths.
-
-    Raises:
-      ValueError: a name of `freeze` matches no leaf of these models.
-    """
-    if not experiment.freeze:
-        return experiment
-    patterns = leaves.patterns("freeze", experiment.freeze, tasks)
-    return experiment.replace(freeze=patterns)
-
-
 def change_task(
     experiment: Experiment, task: Task, input_shape: tuple[int, ...]
 ) -> Task:
     """The task as local training sees it, and so every task that belongs to it."""
-    augment = None
-    if experiment.augment:
-        augment = augmentation.make(experiment.augment, input_shape)
-    elif not experiment.freeze:
+    if not experiment.augment:
         return task
+    augment = augmentation.make(experiment.augment, input_shape)
 
     def change(task: Task) -> Task:
-        if augment is not None:
-            task = augmentation.augment(task, augment)
-        task = frozen.stop(task, experiment.freeze)
+        task = augmentation.augment(task, augment)
         resized = task.resized
         if resized is None:
             return task
@@ -75,11 +59,6 @@ def build(
     if keep or not task.feature_shape:
         trace_exchanges(method, task, shape.num_clients, shape.input_shape)
     return method
-
-
-def change_method(experiment: Experiment, method: Algorithm) -> Algorithm:
-    """The method, whose server keeps frozen leaves."""
-    return frozen.keep(method, experiment.freeze) if experiment.freeze else method
 
 
 def make_local(experiment: Experiment) -> Local:
@@ -148,8 +127,6 @@ def make_optimizer(experiment: Experiment) -> Callable[[Any], Any]:
     optimizer = _plain_optimizer(experiment)
     if experiment.max_grad_norm is not None:
         optimizer = optimizers.clip(optimizer, experiment.max_grad_norm)
-    if experiment.freeze:
-        optimizer = frozen.hold(optimizer, experiment.freeze)
     return optimizer
 
 

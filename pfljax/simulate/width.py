@@ -13,7 +13,7 @@ from pfljax.runs.settings import Experiment
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import components, simulation, size
-from pfljax.simulate.first_state import Initial
+from pfljax.simulate.first_model import Initial
 from pfljax.simulate.place import owners
 from pfljax.simulate.shape import make_shape
 from pfljax.simulate.simulation import Simulation

@@ -7,12 +7,18 @@ import optax
 import pytest
 
 import tiny
-from pfljax import Experiment, models, run
+from pfljax import Experiment, run
 from pfljax.core import tree
+from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Batch
-from pfljax.engine.state import make_params
+from pfljax.engine.state import first_params, make_params
 from pfljax.simulate import begin, training
-from pfljax.simulate.export import load_state, personal_model, server_model
+from pfljax.simulate.components import make_task
+from pfljax.simulate.export import load_state, load_task, personal_model, server_model
+from pfljax.simulate.federation import build_federation
+from pfljax.simulate.personal import personal_models
+from pfljax.simulate.shape import make_shape
+from pfljax.simulate.simulation import simulation
 
 SMALL = tiny.TINY.replace(algorithm="fedavg", rounds=2, cohort=6)
 FROZEN = SMALL.replace(freeze="body/layers_1/*")
@@ -31,29 +37,39 @@ def test_frozen_leaves_keep_their_first_bits(method, tmp_path):
         out=str(tmp_path / "run"),
     )
     run(job, quiet=True, report=False)
-    sim, _, state = load_state(job.out)
-    begun = tree.paths(make_params(sim.setting, sim.task)(state.key))
-    for model in (server_model(job.out), personal_model(job.out, 0)):
-        same = {
-            name
-            for name, leaf in tree.paths(model).items()
-            if np.array_equal(leaf, begun[name])
-        }
-        frozen = {"body/layers_1/bias", "body/layers_1/kernel", "head/kernel"}
-        assert same == frozen & tree.paths(model).keys()
+    shape = make_shape(job, build_federation(job)[0])
+    begun = tree.paths(first_params(make_task(job, shape), jax.random.key(job.seed)))
+    frozen = {"body/layers_1/bias", "body/layers_1/kernel", "head/kernel"}
+    every = tree.paths(tree.first(personal_models(job.out)))
+    exported = tree.paths(personal_model(job.out, 0))
+    for model in (exported, every):
+        same = {name for name in begun if np.array_equal(model[name], begun[name])}
+        assert same == frozen
+        assert model.keys() == begun.keys()
+    assert load_task(job.out).predict(exported, Batch.full(np.ones((2, 8, 8, 1)))).any()
 
 
-def test_frozen_leaves_have_no_gradient_in_a_method_with_its_own_steps():
-    task = models.task(models.mlp(10, hidden=(8, 8)), (8, 8, 1))
-    frozen = training.change_task(FROZEN, task, (8, 8, 1))
-    params = jax.jit(task.init)(jax.random.key(0))
-    batch = Batch.full(jnp.ones((2, 8, 8, 1)))
-    gradients = (jax.jit(jax.grad(each.loss)) for each in (frozen, task))
-    slopes = (gradient(params, batch, None) for gradient in gradients)
-    stopped, whole = map(tree.paths, slopes)
-    for name, slope in whole.items():
-        expected = 0 * slope if "layers_1" in name else slope
-        np.testing.assert_array_equal(stopped[name], expected)
+@pytest.mark.parametrize("method", ["ditto", "scaffold"])
+def test_frozen_leaves_are_in_no_state_and_no_message(method):
+    job = SMALL.replace(algorithm=method, model="mlp:hidden=(8,8)", momentum=0.9)
+    sizes = []
+    for freeze in ("", "body/layers_1/*"):
+        frozen = job.replace(freeze=freeze)
+        sim = simulation(frozen, build_federation(frozen)[0])
+        momentum = sim.setting.local.optimizer(0.1).init(shapes_of_model(sim.task))
+        states = sim.shapes.server, sim.shapes.clients, momentum
+        sizes.append(np.array([*sim.traffic(), *map(tree.nbytes, states)]))
+    leaves = 4 * (64 * 8 + 8)
+    copies = {"ditto": (1, 1, 1, 6, 1), "scaffold": (2, 2, 2, 6, 1)}[method]
+    np.testing.assert_array_equal(sizes[0] - sizes[1], leaves * np.array(copies))
+
+
+def test_seeds_have_frozen_leaves_of_their_own():
+    jobs = (FROZEN.replace(model="mlp:hidden=(8,8)", seed=seed) for seed in (0, 1))
+    tasks = [simulation(job, build_federation(job)[0]).task for job in jobs]
+    params = tasks[0].init(jax.random.key(0))
+    kernels = [task.complete(params)["body"]["layers_1"]["kernel"] for task in tasks]
+    assert not np.array_equal(*kernels)
 
 
 @pytest.mark.slow
@@ -104,6 +120,11 @@ def test_methods_of_several_models_keep_no_optimizer(method):
     with pytest.raises(ValueError, match="keep_optimizer is set, but") as error:
         begin.check_method(job, None, None)
     assert "\n" not in str(error.value)
+
+
+def test_a_model_of_frozen_leaves_alone():
+    with pytest.raises(ValueError, match="freeze is 'body head', which leaves nothing"):
+        begin.check_method(SMALL.replace(freeze="body head"), None, None)
 
 
 @pytest.mark.parametrize("pattern", ["body/*,bodi/*", "bodi"])
