@@ -33,7 +33,8 @@ def freeze(task: Task, chosen: Any, values: Params) -> Task:
         return task.complete(join(params))
 
     def without(a: Any) -> Any:
-        return tree.split(a, chosen)[1]
+        # Leaves that are drawn are None in `task.initial`.
+        return jax.tree.map(lambda is_frozen, x: None if is_frozen else x, chosen, a)
 
     functions = {
         name: map_argument(getattr(task, name), 0, join) for name in TAKE_PARAMETERS

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
+from pfljax.models.adapters import FedPara as FedPara
+from pfljax.models.adapters import LoRA as LoRA
 from pfljax.models.convolution import conv_for_platform as conv_for_platform
 from pfljax.models.convolution import convolve as convolve
 from pfljax.models.convolution import im2col as im2col
@@ -15,8 +17,10 @@ from pfljax.models.recurrent import LSTM as LSTM
 from pfljax.models.recurrent import char_lstm as char_lstm
 from pfljax.models.small import MODELS as MODELS
 from pfljax.models.small import cifar_cnn as cifar_cnn
+from pfljax.models.small import fedpara as fedpara
 from pfljax.models.small import gn_cnn as gn_cnn
 from pfljax.models.small import logistic as logistic
+from pfljax.models.small import lora as lora
 from pfljax.models.small import mlp as mlp
 from pfljax.models.small import model as model
 from pfljax.models.small import twocnn as twocnn

@@ -13,6 +13,8 @@ from flax import linen as nn
 
 from pfljax.core import components, factories
 from pfljax.core.factories import component
+from pfljax.core.ranges import AtLeastOne, Positive, Share
+from pfljax.models.adapters import FedPara, LoRA
 from pfljax.models.convnets import mobilenet, resnet9, resnet18, vgg9
 from pfljax.models.convolution import conv_layer
 from pfljax.models.dense import Dense
@@ -109,6 +111,55 @@ def gn_cnn(
     return network(body, num_classes)
 
 
+@component
+def lora(
+    num_classes: Classes,
+    *,
+    model: str = "mlp",
+    rank: AtLeastOne = 4,
+    where: str = "*/kernel",
+    scale: Positive = 2.0,
+    train: str = "",
+) -> nn.Module:
+    """Another model, with a trained product A B added to its frozen kernels.
+
+    Args:
+      num_classes: number of classes.
+      model: the other model with its options, such as "transformer:features=32".
+      rank: the columns of A and the rows of B.
+      where: names of the kernels with A and B, with spaces between them.
+      scale: the factor of A B, alpha / rank.
+      train: names of leaves that are trained as well, such as "head".
+    """
+    return LoRA(_parse(model, num_classes), where, rank, scale, train)
+
+
+@component
+def fedpara(
+    num_classes: Classes,
+    *,
+    model: str = "mlp",
+    gamma: Share = 0.5,
+    where: str = "*/kernel",
+    personal: bool = True,
+) -> nn.Module:
+    """Another model, whose kernels are (X1 Y1) * (X2 Y2 + 1), by element.
+
+    Args:
+      num_classes: number of classes.
+      model: the other model with its options.
+      gamma: 0 for the smallest rank, 1 for as many parameters as the other model has.
+      where: names of the kernels that are replaced, with spaces between them.
+      personal: whether 1 is added, as in pFedPara; FedPara adds 0.
+    """
+    return FedPara(_parse(model, num_classes), where, gamma, personal)
+
+
+def _parse(text: str, num_classes: int) -> nn.Module:
+    choice = components.parse(text)
+    return model(choice.name, num_classes, **choice.options)
+
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
     "logistic": logistic,
     "mlp": mlp,
@@ -134,6 +185,8 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     **RESNETS_224,
     "mobilenet_v2": mobilenet_v2,
     "googlenet": googlenet,
+    "lora": lora,
+    "fedpara": fedpara,
 }
 
 

@@ -14,6 +14,7 @@ from pfljax.core.precision import EXACT
 from pfljax.core.statistics import STATISTICS
 from pfljax.core.types import Array, Batch, Key, Params, Task
 from pfljax.models import units
+from pfljax.models.adapters import Adapted, adapt
 from pfljax.models.assembly import (
     PARTS,
     Apply,
@@ -67,6 +68,10 @@ def task(
         batch_stats; the loss or precision is unknown; or an input has another shape.
     """
     _check_module(module)
+    options = {"shift": shift, "scale": scale, "kind": kind, "loss": loss}
+    if isinstance(module, Adapted):
+        wrapped = task(module.model, input_shape, precision=precision, **options)
+        return adapt(module, wrapped)
     example = zero_example(input_shape)
     vocab = find_vocab(module)
     first = example if vocab is None else example.astype(np.int32)
@@ -92,8 +97,6 @@ def task(
         precision=precision,
         divided=is_divided,
     )
-
-    options = {"shift": shift, "scale": scale, "kind": kind, "loss": loss}
 
     def resize(widths: dict[units.Path, int]) -> Task:
         resized = units.resize(module, widths)

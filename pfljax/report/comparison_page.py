@@ -87,6 +87,7 @@ def _run_table(groups: Sequence[Group]) -> Table:
     rows = []
     for label, run in [(group.label, run) for group in groups for run in group.runs]:
         costs = run.environment
+        parameters = run.summary.get("parameters") or {}
         row = {
             "Method": label,
             "Seed": str(run.experiment.seed),
@@ -95,6 +96,7 @@ def _run_table(groups: Sequence[Group]) -> Table:
             "Devices": ", ".join(costs.get("devices", [])),
             "Training (s)": format_number(costs.get("seconds"), ",.1f"),
             "Most memory (MB)": format_number(costs.get("peak_bytes"), ",.1f", 1e-6),
+            "Trained parameters": format_number(parameters.get("trained"), ","),
             "Step (MFLOP)": format_number(run.summary.get("step_flops"), ",.1f", 1e-6),
             "Command": str(costs.get("command", EMPTY)),
         }

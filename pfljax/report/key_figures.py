@@ -115,6 +115,10 @@ def _costs(run: Result) -> Iterator[Card]:
         total = number(traffic.get(f"{way}_total")) / 1e6
         note = f"by all clients; {each:.3f} MB a client and round"
         yield f"Sent {way}", f"{total:.2f} MB", note
+    parameters = run.summary.get("parameters")
+    if parameters:
+        note = f"of a client; its whole model has {parameters['model']:,}"
+        yield "Trained parameters", f"{parameters['trained']:,}", note
     seconds = run.environment.get("seconds")
     if seconds is not None:
         note = "of the rounds alone, without evaluations"

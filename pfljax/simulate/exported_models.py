@@ -61,7 +61,7 @@ def _forms(algorithm: Algorithm, task: Task, shape: Shape) -> list[tuple[Any, Pr
     client = shapes_of_client(task, shape.input_shape)
     personal = jax.eval_shape(model, shape_of_key(), client)
     forms = [(personal, algorithm.predict)]
-    for other in (task_of_server(algorithm, task), task, task.proxy):
+    for other in (task_of_server(algorithm, task), task, task.proxy, task.wrapped):
         if other is not None:
             forms.append((shapes_of_model(other), other.predict))
     return forms

@@ -75,6 +75,12 @@ def start_from(task: Task, initial: Initial) -> Task:
             f"initial is another model: {change}; give a run with this run's model, or "
             "a file that `pfljax export` wrote of one"
         )
+    lost = initial.arrays.keys() - tree.paths(task.groups).keys()
+    if lost:
+        raise ValueError(
+            f"initial has {', '.join(sorted(lost))}, in whose place this model has "
+            "factors; leave initial out, or choose a model with these kernels"
+        )
     arrays = [initial.arrays.get(name) for name in tree.paths(task.groups)]
     model = jax.tree.unflatten(jax.tree.structure(task.groups), arrays)
     return task._replace(initial=model)

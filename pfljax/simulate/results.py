@@ -16,7 +16,7 @@ from pfljax.runs.log import Line
 from pfljax.runs.result import read_line
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask, say
-from pfljax.simulate import evaluation, malicious, privacy
+from pfljax.simulate import evaluation, malicious, privacy, size
 from pfljax.simulate.begin import Run
 
 # Arrays of clients.npz without an axis of evaluations; those of mixtures have none.
@@ -223,6 +223,7 @@ def _summary(
         "up_total": lines[-1]["bytes_up"],
     }
     num_clients = run.federation.num_clients
+    trained, whole = size.mean_parameters(run.sim, num_clients)
     return {
         "label": experiment.label,
         "algorithm": experiment.algorithm.name,
@@ -231,6 +232,7 @@ def _summary(
         **_evaluations(lines, arrays, experiment.monitor),
         "mixture": mixture,
         "traffic": bytes_sent,
+        "parameters": {"trained": trained, "model": whole},
         "step_flops": run.sim.step_flops(),
         **privacy.privacy_summary(run.sim.setting, experiment, num_clients),
     }

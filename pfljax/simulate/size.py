@@ -13,6 +13,7 @@ from pfljax.core import tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.types import Task
 from pfljax.engine.offload_programs import Programs
+from pfljax.engine.state import init_stacks
 from pfljax.runtime import memory
 from pfljax.runtime.processes import ask
 from pfljax.simulate import simulation
@@ -25,6 +26,25 @@ GB = 1e9
 def free(sim: Simulation) -> float:
     """Free bytes of a device by process 0, so that all processes decide alike."""
     return ask(memory.free_bytes, sim.setting.mesh.size if sim.setting.mesh else 1)
+
+
+def mean_parameters(sim: Simulation, num_clients: int) -> tuple[int, int]:
+    """The parameters of a client's model that are trained, and all of them, as means.
+
+    Frozen leaves are not trained, and adapters are no parameters of the whole model.
+    """
+    stacks = init_stacks(sim.setting._replace(mesh=None), sim.task, num_clients)
+    trained, whole = 0, 0
+    for stack in stacks:
+        params = shapes_of_model(stack.task)
+        complete = jax.eval_shape(stack.task.complete, params)
+        trained += len(stack.ids) * _count(params)
+        whole += len(stack.ids) * _count(complete)
+    return round(trained / num_clients), round(whole / num_clients)
+
+
+def _count(shapes: Any) -> int:
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(shapes))
 
 
 def check(sim: Simulation) -> None:

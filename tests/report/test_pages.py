@@ -102,6 +102,7 @@ def test_key_figures_by_hand(make_run, tmp_path):
         folder,
         chosen_on_validation=chosen,
         step_flops=1.5e6,
+        parameters={"trained": 1234, "model": 56789},
     )
     environment = json.loads((folder / "environment.json").read_text())
     environment |= {"peak_bytes": int(7e8), "peak_of": "process"}
@@ -130,6 +131,7 @@ def test_key_figures_by_hand(make_run, tmp_path):
         "Time of training": "20.0 s",
         "FLOPs of a local step": "1.500 M",
         "Most memory": "700 MB",
+        "Trained parameters": "1,234",
     }
 
 
