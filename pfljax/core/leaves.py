@@ -4,6 +4,7 @@ A name is that of a kind of leaves, of a module or leaf, or a pattern (`fnmatch`
 
     body, head        the two parts of the model (`Task.groups`)
     norm              normalisation layers, with their running statistics
+    lora              adapters, of which lora_a and lora_b are the factors
     embedding         all leaves of this name, or in a module of this name
     body/*, */bias    whole paths; "*" also stands for slashes
 
@@ -23,7 +24,7 @@ from pfljax.core.communication import shapes_of_model
 from pfljax.core.local_statistics import name_in_model
 from pfljax.core.types import Task
 
-KINDS = ("body", "head", "norm")
+KINDS = ("body", "head", "norm", "lora")
 
 
 def patterns(option: str, names: Iterable[str], tasks: Iterable[Task]) -> list[str]:
@@ -62,6 +63,8 @@ def choose(task: Task, patterns: Sequence[str]) -> Any:
 
 def of_kind(task: Task, kind: str) -> Any:
     """True at every leaf of a kind of `KINDS`."""
+    if kind == "lora":
+        return choose(task, ["lora_*"])
     if kind != "norm":
         return tree.matches(task.groups, kind)
     norms = _norms(task)

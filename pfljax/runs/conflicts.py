@@ -14,8 +14,6 @@ def conflicts(experiment: Experiment) -> Iterator[str]:
     yield from _models(experiment)
     yield from _dissimilarity(experiment)
     yield from _clock(experiment)
-    if experiment.initial is not None and experiment.models:
-        yield "initial is one model, but models are several; choose one of the two"
     if experiment.pin_clients and experiment.state_storage != "device":
         yield (
             "pin_clients needs state_storage 'device', but state_storage is "

@@ -31,7 +31,8 @@ def prepare(experiment: Experiment, task: Task, initial: Initial | None) -> Task
         `freeze` matches no leaf, or nothing would be trained.
     """
     if initial is not None:
-        task = start_from(task, initial)
+        peers = tuple(start_from(peer, initial) for peer in task.peers)
+        task = linked_tasks(start_from(task, initial)._replace(peers=peers))[0]
     patterns = leaves.patterns("freeze", experiment.freeze, task.peers or (task,))
     if not freezes(experiment, task):
         return task

@@ -18,6 +18,7 @@ SUCH = {
     "body": DIVIDED,
     "head": DIVIDED,
     "norm": "one with normalisation, such as model resnet9:norm=batch_running",
+    "lora": "one with adapters, such as model lora:model=mlp",
 }
 
 

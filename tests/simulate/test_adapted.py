@@ -54,6 +54,25 @@ def test_a_pretrained_model_is_adapted_and_exported(source, tmp_path):
     np.testing.assert_allclose(logits, wanted, rtol=1e-6)
 
 
+def test_clients_have_ranks_of_their_own(source, tmp_path):
+    ranks = [f"lora:model='mlp:hidden=(8,)',rank={rank}" for rank in (1, 3)]
+    job = adapt(source, "auto", models=ranks, algorithm="flexlora")
+    job = job.replace(out=str(tmp_path / "run"))
+    result = run(job, quiet=True, report=False)
+    assert result.summary["traffic"]["up_per_client"] == 4 * 2 * KERNELS
+    assert result.summary["parameters"]["trained"] == 2 * KERNELS
+    begun = tree.paths(server_model(source))
+    for model, most in (
+        (personal_model(job.out, 0), 1),
+        (personal_model(job.out, 1), 3),
+        (server_model(job.out), 3),
+    ):
+        change = (
+            tree.paths(model)["body/layers_1/kernel"] - begun["body/layers_1/kernel"]
+        )
+        assert np.linalg.matrix_rank(change, tol=1e-5) == most
+
+
 def test_states_of_clients_have_no_frozen_leaf(source):
     state = build(adapt(source, algorithm="ditto"))[0].init(jax.random.key(0))
     assert tree.nbytes(state.server) == 4 * 2 * KERNELS

@@ -61,8 +61,8 @@ def test_a_run_goes_on_without_the_other_run(source, tmp_path):
         ({"initial": __file__}, "test_initial.py is cut, or is no file of `pfljax exp"),
         ({"model": "mlp:hidden=(3,)"}, "initial is another model: .* give a run with"),
         (
-            {"model": "auto", "models": ("logistic",) * 2},
-            "initial is one model, but models are sev",
+            {"model": "auto", "models": ("mlp:hidden=(8,)", "logistic")},
+            "initial is another model: .* give a run with",
         ),
     ],
 )
