@@ -11,7 +11,8 @@ heads d columns.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +64,8 @@ class FedPara(Adapted):
     pFedPara's form. The rank r lies between r_min = ceil(sqrt(min(m, n))), from which
     on a kernel m x n can have full rank, and r_max = m n / 2 (m + n), at which factors
     are as many numbers as the kernel: ceil((1 - gamma) r_min + gamma r_max). A factor
-    is drawn from N(0, 2 / its longer axis).
+    is drawn from N(0, 2 / its longer axis). A convolution is a matrix here, where the
+    paper has factors for its axes.
     """
 
     gamma: float = 0.5
@@ -87,6 +89,7 @@ class Kernel(NamedTuple):
 class Factors(NamedTuple):
     """The factors of each kernel, and what they make of it."""
 
+    kernels: Sequence[Kernel]
     draw: Mapping[str, Callable[[Key, Kernel], Array]]  # by name
     combine: Callable[..., Array]  # of the factors in this order: [inputs, outputs]
     added: bool  # to the kernel; otherwise they take its place
@@ -100,7 +103,7 @@ def adapt(module: Adapted, task: Task) -> Task:
     """
     kernels = find_kernels(module, task)
     if isinstance(module, FedPara):
-        return with_factors(task, kernels, fedpara_factors(module))
+        return with_factors(task, fedpara_factors(module, kernels))
     assert isinstance(module, LoRA)
     for kernel in kernels:
         most = min(kernel.inputs, kernel.outputs)
@@ -110,7 +113,7 @@ def adapt(module: Adapted, task: Task) -> Task:
                 f"sides {kernel.inputs} and {kernel.outputs}; give at most {most}, or "
                 "leave it out by `where`"
             )
-    adapted = with_factors(task, kernels, lora_factors(module))
+    adapted = with_factors(task, lora_factors(module, kernels))
     trained = leaves.patterns("LoRA: train", module.train.split(), [task])
     base = jax.tree.map(lambda is_trained: not is_trained, leaves.choose(task, trained))
     frozen = jax.tree.map(lambda _: False, adapted.groups) | base
@@ -150,7 +153,7 @@ def _as_matrix(path: str, shape: tuple[int, ...], is_transposed: bool) -> Kernel
     return Kernel(names, shape, inputs, outputs, is_transposed)
 
 
-def lora_factors(module: LoRA) -> Factors:
+def lora_factors(module: LoRA, kernels: Sequence[Kernel]) -> Factors:
     """A and B, whose scaled product is added to the kernel."""
 
     def draw_a(key: Key, kernel: Kernel) -> Array:
@@ -164,10 +167,11 @@ def lora_factors(module: LoRA) -> Factors:
     def combine(a: Array, b: Array) -> Array:
         return module.scale * (a @ b)
 
-    return Factors({"lora_a": draw_a, "lora_b": draw_b}, combine, added=True)
+    draw = {"lora_a": draw_a, "lora_b": draw_b}
+    return Factors(kernels, draw, combine, added=True)
 
 
-def fedpara_factors(module: FedPara) -> Factors:
+def fedpara_factors(module: FedPara, kernels: Sequence[Kernel]) -> Factors:
     """The factors of two products, which take the kernel's place."""
 
     def rank(kernel: Kernel) -> int:
@@ -187,47 +191,22 @@ def fedpara_factors(module: FedPara) -> Factors:
         return (x1 @ y1) * (x2 @ y2 + float(module.personal))
 
     draw = {"x1": draw_x, "y1": draw_y, "x2": draw_x, "y2": draw_y}
-    return Factors(draw, combine, added=False)
+    return Factors(kernels, draw, combine, added=False)
 
 
-def with_factors(task: Task, kernels: Sequence[Kernel], factors: Factors) -> Task:
-    """The task, whose parameters have factors of these kernels."""
-    paths = {kernel.path for kernel in kernels}
-
-    def extend(base: Params, beside: Callable[[str], Params]) -> Params:
-        """The parts of a model, and factors beside them."""
-        flat = flatten_dict(base)
-        if not factors.added:
-            flat = {path: leaf for path, leaf in flat.items() if path not in paths}
-        return unflatten_dict(flat) | {name: beside(name) for name in factors.draw}
+def with_factors(task: Task, factors: Factors) -> Task:
+    """The task, whose parameters have factors of kernels."""
 
     def label(labels: Params) -> Params:
         flat = flatten_dict(labels)
-        return extend(
-            labels, lambda name: unflatten_dict({path: flat[path] for path in paths})
-        )
+        same = {kernel.path: flat[kernel.path] for kernel in factors.kernels}
+        return _extend(factors, labels, lambda name: same)
 
     def init(key: Key) -> Params:
-        def draw(name: str) -> Params:
-            of_name = derive(key, name)
-            drawn = {
-                kernel.path: factors.draw[name](jax.random.fold_in(of_name, i), kernel)
-                for i, kernel in enumerate(kernels)
-            }
-            return unflatten_dict(drawn)
+        draw = partial(_draw, factors, key)
+        return _extend(factors, task.init(key), draw)
 
-        return extend(task.init(key), draw)
-
-    def merge(params: Params) -> Params:
-        parts = {name: params[name] for name in params if name not in factors.draw}
-        flat = flatten_dict(parts)
-        of_name = [flatten_dict(params[name]) for name in factors.draw]
-        for kernel in kernels:
-            matrix = factors.combine(*(each[kernel.path] for each in of_name))
-            change = kernel.restore(matrix)
-            flat[kernel.path] = flat[kernel.path] + change if factors.added else change
-        return unflatten_dict(flat)
-
+    merge = partial(_merge, factors)
     functions = {
         name: map_argument(getattr(task, name), 0, merge) for name in TAKE_PARAMETERS
     }
@@ -241,3 +220,36 @@ def with_factors(task: Task, kernels: Sequence[Kernel], factors: Factors) -> Tas
         resized=None,
         **functions,
     )
+
+
+def _extend(
+    factors: Factors, base: Params, beside: Callable[[str], Mapping[Any, Any]]
+) -> Params:
+    """The parts of a model and, beside them, its factors by name and path."""
+    flat = flatten_dict(base)
+    if not factors.added:
+        paths = {kernel.path for kernel in factors.kernels}
+        flat = {path: leaf for path, leaf in flat.items() if path not in paths}
+    drawn = {name: unflatten_dict(beside(name)) for name in factors.draw}
+    return unflatten_dict(flat) | drawn
+
+
+def _draw(factors: Factors, key: Key, name: str) -> dict[Any, Array]:
+    """The first factors of this name, by path."""
+    draw, of_name = factors.draw[name], derive(key, name)
+    return {
+        kernel.path: draw(jax.random.fold_in(of_name, i), kernel)
+        for i, kernel in enumerate(factors.kernels)
+    }
+
+
+def _merge(factors: Factors, params: Params) -> Params:
+    """The parameters of the wrapped model, whose kernels are made of factors."""
+    parts = {name: params[name] for name in params if name not in factors.draw}
+    flat: dict[Any, Any] = dict(flatten_dict(parts))
+    by_name = [flatten_dict(params[name]) for name in factors.draw]
+    for kernel in factors.kernels:
+        matrix = factors.combine(*(each[kernel.path] for each in by_name))
+        made = kernel.restore(matrix)
+        flat[kernel.path] = flat[kernel.path] + made if factors.added else made
+    return unflatten_dict(flat)
