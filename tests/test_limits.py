@@ -39,6 +39,9 @@ from pfljax.algorithms.global_model.fedntd import fedntd
 from pfljax.algorithms.global_model.fedprox import fedprox
 from pfljax.algorithms.global_model.fedprox_adaptive import fedprox_adaptive
 from pfljax.algorithms.global_model.fedsam import fedsam
+from pfljax.algorithms.global_model.flexlora import flexlora
+from pfljax.algorithms.global_model.flora import flora
+from pfljax.algorithms.global_model.hetlora import hetlora
 from pfljax.algorithms.global_model.moon import moon
 from pfljax.algorithms.global_model.q_fedavg import q_fedavg
 from pfljax.algorithms.global_model.scaffold import scaffold
@@ -737,3 +740,9 @@ def test_proximal_solution_on_quadratics(method):
     found = toy.flat(jax.vmap(solve)(train.offset, train.size))
     expected = (toy.A[:, None] * toy.B + mu * toy.flat(w)) / (toy.A[:, None] + mu)
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_methods_of_ranks_are_fedavg_without_adapters(averaged, averaged_uniformly):
+    toy.assert_close(play(hetlora)[-1].server, averaged_uniformly.server)
+    for method in (flexlora, flora):
+        toy.assert_close(play(method)[-1].server, averaged.server)

@@ -24,6 +24,7 @@ MODELS = {  # with the shape of an example
     "mobilenet": (32, 32, 3),
     "vgg9": (28, 28, 1),
     "char_lstm": (8,),
+    "transformer": (8,),
 }
 BOTH = (toy.WHOLE, toy.WHOLE)
 FORMS = {  # of methods, where not the default or not the default alone
@@ -36,7 +37,7 @@ FORMS = {  # of methods, where not the default or not the default alone
 # A generator; layers, one after another; all but normalisation.
 SENDS_OTHERS = ("fedgen", "fedma", "fedbn")
 REFUSED = {
-    "fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm"),
+    "fedma": ("resnet9:norm=batch", "mobilenet", "char_lstm", "transformer"),
     "fedcp": ("resnet9:norm=batch",),  # its head pools pixels
 }
 PARTS = {0: [], toy.BODY: ["body"], toy.HEAD: ["head"]}  # by the bytes of the toy

@@ -25,6 +25,7 @@ from pfljax.core.local_statistics import name_in_model
 from pfljax.core.types import Task
 
 KINDS = ("body", "head", "norm", "lora")
+FACTORS = ("lora_a", "lora_b")  # the trees of adapters, beside the parts of a model
 
 
 def patterns(option: str, names: Iterable[str], tasks: Iterable[Task]) -> list[str]:
@@ -64,7 +65,7 @@ def choose(task: Task, patterns: Sequence[str]) -> Any:
 def of_kind(task: Task, kind: str) -> Any:
     """True at every leaf of a kind of `KINDS`."""
     if kind == "lora":
-        return choose(task, ["lora_*"])
+        return choose(task, [f"{name}/*" for name in FACTORS])
     if kind != "norm":
         return tree.matches(task.groups, kind)
     norms = _norms(task)

@@ -167,7 +167,7 @@ def lora_factors(module: LoRA, kernels: Sequence[Kernel]) -> Factors:
     def combine(a: Array, b: Array) -> Array:
         return module.scale * (a @ b)
 
-    draw = {"lora_a": draw_a, "lora_b": draw_b}
+    draw = dict(zip(leaves.FACTORS, (draw_a, draw_b), strict=True))
     return Factors(kernels, draw, combine, added=True)
 
 

@@ -45,8 +45,8 @@ def _check_parts(name: str, algorithm: Algorithm, task: Task) -> None:
     ]
     if missing:
         raise ValueError(
-            f"{name} sends one part of a model and keeps the other, but the model has "
-            f"no parameters in its {' and '.join(missing)}; choose {SUCH[missing[0]]}"
+            f"{name} treats parts of a model differently, but the model has no "
+            f"parameters in its {' and '.join(missing)}; choose {SUCH[missing[0]]}"
         )
     if algorithm.classes and task.kind != "classes":
         raise ValueError(

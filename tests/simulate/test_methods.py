@@ -74,7 +74,7 @@ def test_a_method_that_is_sound_is_as_it_was(folder):
 @pytest.mark.parametrize("algorithm", ["fedper"])
 def test_a_model_without_a_body_is_refused(algorithm, tmp_path):
     job = tiny.TINY.replace(algorithm=algorithm, out=str(tmp_path / "run"))
-    message = f"{algorithm} sends one part .* no parameters in its body; choose .* mlp"
+    message = f"{algorithm} treats parts .* no parameters in its body; choose .* mlp"
     with pytest.raises(ValueError, match=message) as error:
         run(job.replace(model="logistic"), quiet=True)
     check_message(error)

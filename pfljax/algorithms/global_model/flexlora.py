@@ -21,9 +21,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pfljax.algorithms.global_model.hetlora import FACTORS, hetlora
+from pfljax.algorithms.global_model.hetlora import hetlora
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
+from pfljax.core.leaves import FACTORS
 from pfljax.core.types import Algorithm, Local, Task
 
 

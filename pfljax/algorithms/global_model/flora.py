@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 
 from pfljax.algorithms.fedavg import fedavg
-from pfljax.algorithms.global_model.hetlora import FACTORS
 from pfljax.core import aggregation, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.leaves import FACTORS
 from pfljax.core.local_statistics import name_in_model
 from pfljax.core.training import fit_part
 from pfljax.core.types import Algorithm, Local, Task

@@ -28,9 +28,8 @@ from pfljax.core import aggregation, tree
 from pfljax.core.communication import shapes_of_model
 from pfljax.core.factories import component
 from pfljax.core.keys import derive
+from pfljax.core.leaves import FACTORS
 from pfljax.core.types import Algorithm, Local, Task
-
-FACTORS = ("lora_a", "lora_b")
 
 
 @component
