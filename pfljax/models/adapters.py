@@ -167,7 +167,8 @@ def lora_factors(module: LoRA, kernels: Sequence[Kernel]) -> Factors:
     def combine(a: Array, b: Array) -> Array:
         return module.scale * (a @ b)
 
-    draw = dict(zip(leaves.FACTORS, (draw_a, draw_b), strict=True))
+    a, b = leaves.FACTORS
+    draw = {a: draw_a, b: draw_b}
     return Factors(kernels, draw, combine, added=True)
 
 
