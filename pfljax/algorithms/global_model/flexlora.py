@@ -14,6 +14,8 @@ The server decomposes the mean of the products at each kernel,
 with singular values in decreasing order, of which it keeps the largest rank. So the
 message is the nearest product of rank r_k. If all ranks sum to at most the largest,
 nothing is lost. All models have the same `scale`, which the paper divides by instead.
+A has orthonormal columns and B all of S, so that rates have to be smaller than those of
+FedIT: on digits with `sgd` 0.05 diverges, and 0.02 does not.
 """
 
 from typing import Any
