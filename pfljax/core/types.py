@@ -90,8 +90,9 @@ class Task(NamedTuple):
     kind: str = "classes"  # of the target and the outputs: a name in `core.kinds`
     # (outputs, y) -> the loss of each example, f32[B]; `loss` is its mean.
     example_losses: Callable[[Array, Array], Array] = cross_entropy
-    # Examples are tokens 0 .. vocab - 1, which are never scaled; None if x is real.
-    vocab: int | None = None
+    # Examples are tokens 0 .. vocab - 1, which are never scaled; None if x is real. The
+    # columns of x may have a number each, such as users and items.
+    vocab: int | tuple[int, ...] | None = None
     precision: str = EXACT  # of logits and features: a name in `core.precision`
     # The task of a small model that is the same for all clients, if their own models
     # have several architectures; None if this model is the same for all.

@@ -39,7 +39,7 @@ def assemble(
     shapes: Params,
     order: Sequence[tuple[str, ...]],
     precision: str = EXACT,
-    vocab: int | None = None,
+    vocab: int | tuple[int, ...] | None = None,
     divided: bool = True,
 ) -> Task:
     """Makes the task of a model's `apply`.
@@ -56,7 +56,7 @@ def assemble(
       shapes: params, abstract or not; its top level is "body" and "head" if `divided`.
       order: the paths of the modules, first to last; absent ones come after, sorted.
       precision: a name in `core.precision.PRECISIONS`; see `mixed_precision`.
-      vocab: the number of tokens, if examples are tokens.
+      vocab: the number of tokens, or that of each column, if examples are tokens.
       divided: whether the model has a body and a head; otherwise all is body, and
         `features` and `head` raise a ValueError when a method traces them.
     """
@@ -210,7 +210,7 @@ def zero_example(input_shape: Sequence[int]) -> np.ndarray:
     return np.zeros((1, *input_shape), np.float32)
 
 
-def find_vocab(module: Any) -> int | None:
+def find_vocab(module: Any) -> int | tuple[int, ...] | None:
     """Returns the `vocab` of a module that takes tokens; None if it takes numbers.
 
     Raises:
@@ -219,8 +219,9 @@ def find_vocab(module: Any) -> int | None:
     vocab = getattr(module, "vocab", None)
     if vocab is not None:
         expected = "the number of tokens, or None for a module that takes real numbers"
-        requirements.require_a("the module's vocab", vocab, (int, np.integer), expected)
-        requirements.require("the module's vocab", vocab, vocab >= 1, expected)
+        types = (int, np.integer, tuple)
+        requirements.require_a("the module's vocab", vocab, types, expected)
+        requirements.require("the module's vocab", vocab, np.min(vocab) >= 1, expected)
     return vocab
 
 

@@ -25,7 +25,7 @@ def matrix_factorization(
     bias of each user and item: https://arxiv.org/abs/1708.05031.
     """
     factors = Factors(users, items, features)
-    return network([factors], num_classes, vocab=max(users, items))
+    return network([factors], num_classes, vocab=(users, items))
 
 
 class Factors(nn.Module):

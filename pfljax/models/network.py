@@ -19,7 +19,8 @@ class Network(nn.Module):
 
     body: nn.Module
     head: nn.Module
-    vocab: int | None = None  # the number of tokens, if x are tokens from 0
+    # The number of tokens, if x are tokens from 0; or one for each column of x.
+    vocab: int | tuple[int, ...] | None = None
 
     def __call__(self, x: Array) -> Array:
         """Computes logits [B, K] of normalised examples x [B, ...]."""
@@ -30,7 +31,7 @@ def network(
     body: Sequence[Layer],
     num_classes: int,
     hidden: Sequence[int] = (),
-    vocab: int | None = None,
+    vocab: int | tuple[int, ...] | None = None,
 ) -> nn.Module:
     """Makes a network of these layers; its head has a ReLU layer for each `hidden`."""
     head: nn.Module = nn.Dense(num_classes)

@@ -17,7 +17,7 @@ def normaliser(
     shift: Any,
     scale: Any,
     precision: str = EXACT,
-    vocab: int | None = None,
+    vocab: int | tuple[int, ...] | None = None,
 ) -> Callable[[Array], Array]:
     """Makes a function raw x [B, *input_shape] -> (x - shift) / scale.
 

@@ -174,11 +174,13 @@ def check_task(
 
     shape = jax.eval_shape(predict).shape
     # More logits are allowed: a federation may have a part of a data set's classes.
-    axes = 3 if kind == "tokens" else 2
-    if len(shape) != axes or shape[-1] < num_classes:
+    expected = [1, num_classes]
+    if kind == "tokens":
+        expected = [1, input_shape[0], num_classes]
+    if len(shape) != len(expected) or shape[-1] < num_classes:
         raise ValueError(
             f"the task makes logits of shape {shape} for one example, expected "
-            f"{(1, num_classes)}: one for each class of the federation"
+            f"{expected}: one for each class of the federation"
         )
     _check_rows(task, input_shape)
 

@@ -110,7 +110,7 @@ def answer(methods: Frame, with_best: Frame, lead: Lead) -> list[str]:
         return []
     most = "highest" if lead.sign > 0 else "lowest"
     mean = f"mean {lead.title}, {lead.text(methods[lead.name].iloc[0])}"
-    sentences = [f"{methods.index[0]} has the {most} {mean}."]
+    sentences = [f"{with_best.method.iloc[0]} has the {most} {mean}."]
     tested = with_best[with_best.p_holm.notna()]
     if len(tested) < len(with_best):
         sentences.append(

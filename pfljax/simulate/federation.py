@@ -66,13 +66,20 @@ def _count_clients_without(federation: Federation, part: str) -> str:
     return f" ({without} of {federation.num_clients} have none)"
 
 
+def _last(vocab: int | tuple[int, ...]) -> int | tuple[int, ...]:
+    """The last token, or that of each column."""
+    if isinstance(vocab, tuple):
+        return tuple(count - 1 for count in vocab)
+    return vocab - 1
+
+
 def describe_scaling(federation: Federation, tasks: Iterable[Task]) -> str:
     """What the models see of an example x."""
     shifted, scaled = describe_numbers(federation)
     sees = [
         scaled
         if task.vocab is None
-        else f"{shifted} as tokens from 0 to {task.vocab - 1}, which are not scaled"
+        else f"{shifted} as tokens from 0 to {_last(task.vocab)}, which are not scaled"
         for task in tasks
     ]
     return " or ".join(dict.fromkeys(sees))

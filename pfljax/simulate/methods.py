@@ -13,7 +13,10 @@ from pfljax.core.requirements import require_a
 from pfljax.core.types import Algorithm, Local, Task
 
 # Models that have a part.
-DIVIDED = "one with a body and a head, such as model mlp"
+DIVIDED = (
+    "one with both, such as model mlp, or give your module `body: nn.Module` and "
+    "`head: nn.Module`, and return `self.head(self.body(x))`"
+)
 SUCH = {
     "body": DIVIDED,
     "head": DIVIDED,

@@ -40,15 +40,18 @@ def check_tokens(tasks: Iterable[Task], federation: Federation) -> None:
     Raises:
       ValueError: a model of tokens would take it for another token, or for none.
     """
-    vocab = min((task.vocab for task in tasks if task.vocab is not None), default=None)
-    if vocab is None:
-        return
+    vocabs = {task.vocab for task in tasks if task.vocab is not None}
     for data in (federation.train, federation.public):
         if data is not None:
-            _check_tokens(np.asarray(data.examples.x), federation.shift, vocab)
+            for vocab in vocabs:
+                _check_tokens(np.asarray(data.examples.x), federation.shift, vocab)
 
 
-def _check_tokens(x: np.ndarray, shift: Any, vocab: int) -> None:
+def _check_tokens(x: np.ndarray, shift: Any, vocab: int | tuple[int, ...]) -> None:
+    if isinstance(vocab, tuple):
+        for column, count in zip(np.moveaxis(x, -1, 0), vocab, strict=True):
+            _check_tokens(column, shift, count)
+        return
     tokens = x - np.asarray(shift) if np.any(shift) else x
     expected = f"the model takes tokens from 0 to {vocab - 1}"
     if tokens.dtype.kind == "f" and (tokens % 1).any():
@@ -64,7 +67,7 @@ def _check_tokens(x: np.ndarray, shift: Any, vocab: int) -> None:
     if largest >= vocab:
         raise ValueError(
             f"the largest token is {largest}; {expected}: give it a vocab of at least "
-            f"{largest + 1}, or renumber the tokens"
+            f"{largest + 1} (or so many users or items), or renumber the tokens"
         )
 
 

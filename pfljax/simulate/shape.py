@@ -71,6 +71,11 @@ def _check_metrics(experiment: Experiment, kind: str) -> None:
     require("ood_examples", examples, is_classes or not examples, expected)
     names = METRICS if is_classes else ("loss", *SCORES[kind].names)
     further = whole.find(experiment.metrics, kind)
+    for name in further.keys() & {*names}:
+        raise ValueError(
+            f"metrics has {name!r}, a metric that the task {kind!r} has already; give "
+            "your function another name"
+        )
     detection = (DETECTION,) if examples else ()
     known = ("auto", *names, *detection, *further)
     require_known("monitor", experiment.monitor, known)

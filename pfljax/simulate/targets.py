@@ -38,8 +38,15 @@ def check(experiment: Experiment, task: Task, shape: Shape) -> None:
     losses = jax.eval_shape(task.example_losses, outputs, y)
     _require("loss", str(experiment.loss), losses, (ROWS,), "one number an example")
     for name, compute in shape.metrics:
-        value = jax.eval_shape(compute, outputs, y, jnp.ones(ROWS))
+        value = _trace(name, compute, outputs, y)
         _require("metric", name, value, (), "one number for all examples of a client")
+
+
+def _trace(name: str, compute: Any, outputs: Any, y: Any) -> Any:
+    try:
+        return jax.eval_shape(compute, outputs, y, jnp.ones(ROWS))
+    except TypeError as error:  # a text, or a type of the user's own
+        raise ValueError(f"metric {name!r} gives no JAX number ({error})") from error
 
 
 def _check_outputs(shape: Shape, outputs: tuple[int, ...]) -> None:

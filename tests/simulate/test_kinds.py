@@ -83,3 +83,14 @@ def test_a_client_without_the_metric_is_left_out_and_one_that_diverged_is_not():
         sizes, groups = {"test": np.ones(3)}, {"all": np.arange(3)}
         (line,) = records(method, arrays, sizes, groups)
         assert line["metrics"]["auc"]["mean"] == (expected and pytest.approx(expected))
+
+
+def test_items_that_the_model_has_not_are_refused():
+    x = np.stack([np.arange(60) % 6, np.arange(60) % 30], 1)
+    arrays = data.from_arrays(x, np.arange(60) % 5, task="ratings", name="mine")
+    clients = data.federate(arrays, "iid", num_clients=3, seed=0)
+    job = Experiment("fedavg", rounds=1, cohort=2, out="unused")
+    for users, items, least in ((5, 30, 6), (6, 29, 30)):
+        model = f"matrix_factorization:users={users},items={items}"
+        with pytest.raises(ValueError, match=f"at least {least} "):
+            pfljax.run(job.replace(model=model), clients, quiet=True)
