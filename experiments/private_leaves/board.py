@@ -51,22 +51,27 @@ def main(rounds: script.Positive = 50, out: str = "runs/board") -> None:
     over = {"algorithm": PUBLISHED, "partition": PARTITIONS, "seed": (0, 1, 2)}
     over = {name: tuple(values) for name, values in over.items()}
     found = sweep(experiment, over, out=out, quiet=False)
-    print(found.table())
     for number, partition in enumerate(PARTITIONS):
-        means = {method: mean(found, method, partition) for method in PUBLISHED}
+        measured = {
+            method: accuracies(found, method, partition) for method in PUBLISHED
+        }
+        print(partition)
+        for method, values in measured.items():
+            mean, std = 100 * np.mean(values), 100 * np.std(values, ddof=1)
+            published = PUBLISHED[method][number]
+            print(f"{method:8} {mean:.2f} ± {std:.2f}, published {published:.2f}")
         published = [values[number] for values in PUBLISHED.values()]
-        tau, p = kendalltau(published, list(means.values()))
-        print(f"{partition}: Kendall's tau {tau:.2f} (p = {p:.2f})")
+        tau, p = kendalltau(published, [np.mean(each) for each in measured.values()])
+        print(f"Kendall's tau of the two orders: {tau:.2f} (p = {p:.2f})")
 
 
-def mean(found, method: str, partition: str) -> float:
-    """The accuracy of a method, the mean over clients and seeds."""
-    accuracies = [
+def accuracies(found, method: str, partition: str) -> list[float]:
+    """The accuracies of a method by seed, means over clients."""
+    return [
         result.personal.test.accuracy
         for values, result in zip(found.values, found.results, strict=True)
         if str(values["algorithm"]) == method and str(values["partition"]) == partition
     ]
-    return float(np.mean(accuracies))
 
 
 if __name__ == "__main__":
