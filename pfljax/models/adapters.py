@@ -165,7 +165,7 @@ def lora_factors(module: LoRA, kernels: Sequence[Kernel]) -> Factors:
         return jnp.zeros((module.rank, kernel.outputs))
 
     def combine(a: Array, b: Array) -> Array:
-        return module.scale * (a @ b)
+        return module.scale * _product(a, b)
 
     a, b = leaves.FACTORS
     draw = {a: draw_a, b: draw_b}
@@ -189,10 +189,14 @@ def fedpara_factors(module: FedPara, kernels: Sequence[Kernel]) -> Factors:
         return deviation * jax.random.normal(key, (rank(kernel), kernel.outputs))
 
     def combine(x1: Array, y1: Array, x2: Array, y2: Array) -> Array:
-        return (x1 @ y1) * (x2 @ y2 + float(module.personal))
+        return _product(x1, y1) * (_product(x2, y2) + float(module.personal))
 
     draw = {"x1": draw_x, "y1": draw_y, "x2": draw_x, "y2": draw_y}
     return Factors(kernels, draw, combine, added=False)
+
+
+# In float32, whatever the precision of the model and the device.
+_product = partial(jnp.matmul, precision="highest")
 
 
 def with_factors(task: Task, factors: Factors) -> Task:

@@ -22,6 +22,7 @@ In the published code g and p_k come from the client's own trained G, a round la
 is decayed by the optimizer, which with momentum is not the same.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,8 @@ from pfljax.core.losses import data_loss
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Params, Task
+
+product = partial(jnp.matmul, precision="highest")
 
 
 class Shared(NamedTuple):
@@ -80,7 +83,7 @@ def gpfl(
 
     def condition(classes, data):
         count = class_counts(data, task.num_classes, local.batch_size)
-        return count @ classes / jnp.maximum(data.size, 1)
+        return product(count, classes) / jnp.maximum(data.size, 1)
 
     def train(turn, shared, h, data):
         g = jnp.mean(shared.classes, 0)
@@ -91,7 +94,7 @@ def gpfl(
             z = task.features(w, batch, key)
             logits = head(w, read(z, valve, p), batch.mask, key)
             common = read(z, valve, g)
-            cosines = unit(common) @ unit(classes).T
+            cosines = product(unit(common), unit(classes).T)
             gap = (common - shared.classes[batch.y]) ** 2 * batch.mask[:, None]
             loss = data_loss(task, logits, batch)
             by_class = data_loss(task, cosines, batch) + lam * norm(jnp.sum(gap))

@@ -17,6 +17,7 @@ the same `scale`. With equal ranks it is FedIT, weighted by s_k. The paper's cli
 also prune their ranks; here ranks stay.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -85,9 +86,11 @@ def aggregate(server, uploads, cohort):
 def product_norms(uploads: Any) -> Any:
     """||A_m B_m||_F over all kernels, f32[M]."""
 
+    product = partial(jnp.matmul, precision="highest")
+
     def square(a, b):
         # By matrices of rank x rank: ||A B||^2 is the trace of (A' A) (B B').
-        return jnp.sum((a.mT @ a) * (b @ b.mT), (1, 2))
+        return jnp.sum(product(a.mT, a) * product(b, b.mT), (1, 2))
 
     factors = (uploads.get(name, {}) for name in FACTORS)
     squares = jax.tree.leaves(jax.tree.map(square, *factors))
