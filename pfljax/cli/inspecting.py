@@ -33,6 +33,9 @@ def inspect(experiment: Experiment, out: Path) -> None:
     checks.check(experiment)
     arrays = load(experiment)
     show("\n".join(_describe(arrays)))
+    # The default divides by labels what may have clients already.
+    if arrays.client is not None and experiment.partition == Experiment().partition:
+        experiment = experiment.replace(partition="natural", clients=None)
     training, unseen = build_federation(experiment, deal(experiment, arrays))
     lines = [
         _line("partition", str(experiment.partition)),
@@ -46,6 +49,8 @@ def inspect(experiment: Experiment, out: Path) -> None:
         files.make_folder(out.parent)
         save_figure(figure, out.with_suffix(""), [out.suffix[1:]])
         lines.append(f"The examples of each client are drawn in {out}.")
+    else:
+        lines.append("Nothing is drawn: the examples have no labels to count.")
     show("\n".join(lines))
 
 

@@ -111,6 +111,11 @@ def from_arrays(
         num_classes = num_classes or int(y.max()) + 1
     else:
         y, width = convert_target(task, _rows("y", y, len(x)))
+        if task == "ratings" and (x.shape[1:] != (2,) or x.dtype.kind == "f"):
+            raise ValueError(
+                f"x of ratings is {x.dtype}{[*x.shape]}; expected a user and an item, "
+                "two columns of whole numbers"
+            )
         num_classes = num_classes or width
     shift, scale = _complete_scaling(x, shift, scale)
     if class_names is None:

@@ -5,8 +5,6 @@ import pytest
 
 import tiny
 
-BY_NAME = ["--partition", "natural", "--clients", "None"]
-
 
 @pytest.fixture
 def file(tmp_path):
@@ -18,10 +16,10 @@ def file(tmp_path):
     return f"npz:path={path}"
 
 
-def test_it_prints_the_data_and_the_clients_and_draws_them(file, tmp_path):
+def test_it_prints_the_data_and_their_own_clients_and_draws_them(file, tmp_path):
     out = tmp_path / "drawn" / "clients.png"
     options = ["--unseen", "domain=art", "--out", out]
-    code, text, errors = tiny.main("inspect", file, *BY_NAME, *options)
+    code, text, errors = tiny.main("inspect", file, *options)
     assert code == 0, errors
     for line in (
         "x uint8[60, 4], from 0 to 239",
