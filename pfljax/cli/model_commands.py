@@ -14,10 +14,10 @@ from pfljax.runtime.words import count_noun
 def export(
     run: Positional[RunFolder],
     client: Annotated[
-        int | None,
+        str | None,
         arg(
-            help="The number of a training client. None exports the server's model. "
-            "Clients that --unseen holds out have no state."
+            help="A training client, by name or number. None exports the server's "
+            "model. Clients that --unseen holds out have no state."
         ),
     ] = None,
     out: Annotated[
@@ -47,12 +47,24 @@ def export(
     from pfljax.simulate.export import export as export_model
 
     devices.check()
-    for key, array in export_model(run, client, file).items():
+    number = _find_client(run, client)
+    for key, array in export_model(run, number, file).items():
         show(f"{key:40} {array.dtype}{list(array.shape)}")
-    if client is not None:
-        number = folder.read_partition(run)["clients"][client]
-        show(f"client {client} of this run is client {number} of its partition")
+    if number is not None:
+        of_data = folder.read_partition(run)["clients"][number]
+        show(f"client {number} of this run is client {of_data} of the data")
     show(f"written to {file}")
+
+
+def _find_client(run: Path, client: str | None) -> int | None:
+    """The number of a training client, given by its name or number."""
+    from pfljax.core.requirements import find
+    from pfljax.runs import folder
+
+    if client is None or client.isdecimal():
+        return None if client is None else int(client)
+    names = folder.read_partition(run).get("client_names", ())
+    return find("client", {name: k for k, name in enumerate(names)}, client)
 
 
 def landscape(
@@ -73,7 +85,8 @@ def landscape(
 def predict(
     run: Positional[RunFolder],
     client: Annotated[
-        int | None, arg(help="The number of a training client. None is all of them.")
+        str | None,
+        arg(help="A training client, by name or number. None is all of them."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -97,7 +110,7 @@ def predict(
 
     devices.check()
     check_file(file)
-    columns = personal.predictions(run, client=client)
+    columns = personal.predictions(run, client=_find_client(run, client))
     written = personal.write(columns, file)
     clients = len(columns["clients"])
     examples = count_noun(len(columns["example"]), "test example")

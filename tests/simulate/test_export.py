@@ -1,5 +1,6 @@
 """An exported model is the one that was evaluated."""
 
+import json
 import os
 import shutil
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiny
+from pfljax.cli import model_commands
 from pfljax.core import tree
 from pfljax.core.types import Batch
 from pfljax.runs.folder import read_json, write_json
@@ -67,7 +69,16 @@ def test_the_command_names_the_arrays_that_it_writes(folder, loaded, tmp_path):
             assert f"{name:40} float32{shape}\n" in out
     whole = loaded[1].manifest["clients"]  # one of six is held out
     assert len(whole) == 5
-    assert f"client 3 of this run is client {whole[3]} of its partition\n" in out
+    assert f"client 3 of this run is client {whole[3]} of the data\n" in out
+
+
+def test_a_client_has_its_name_or_its_number(tmp_path):
+    manifest = json.dumps({"client_names": ["ann", "ben"]})
+    np.savez(tmp_path / "partition.npz", manifest=manifest)
+    found = [model_commands._find_client(tmp_path, name) for name in ("ben", "1", None)]
+    assert found == [1, 1, None]
+    with pytest.raises(ValueError, match="unknown client 'bem'; .* mean 'ben'"):
+        model_commands._find_client(tmp_path, "bem")
 
 
 @pytest.mark.parametrize("client", [-1, 5, 99])
