@@ -77,7 +77,7 @@ def test_a_client_has_its_name_or_its_number(tmp_path):
     np.savez(tmp_path / "partition.npz", manifest=manifest)
     found = [model_commands._find_client(tmp_path, name) for name in ("ben", "1", None)]
     assert found == [1, 1, None]
-    with pytest.raises(ValueError, match="unknown client 'bem'; .* mean 'ben'"):
+    with pytest.raises(ValueError, match=r"unknown client 'bem'; .* mean 'ben'"):
         model_commands._find_client(tmp_path, "bem")
 
 
