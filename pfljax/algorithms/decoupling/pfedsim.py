@@ -66,7 +66,7 @@ def pfedsim(
 
     def aggregate(server, uploads, cohort):
         mean = aggregation.mean(uploads, aggregation.by_examples(cohort))
-        common = tree.stack_copies(mean, cohort.num_clients)
+        common = tree.stack_copies(mean, len(server.similarity))
         stored = aggregation.record(server.models, uploads, cohort)
         ids = aggregation.present_ids(cohort)
         met = server.similarity.at[ids[:, None], ids].set(
