@@ -124,7 +124,8 @@ def _takes_several(trial: Trial) -> bool:
 def takes_several(factory: Callable, options: Mapping[str, Any]) -> bool:
     """Whether the method's server and traffic are the same for two different models."""
     local = Local(0.1, batch_size=2)
-    context = factories.select_context(factory, rounds=1, max_examples=1, num_public=1)
+    of_run = {"rounds": 1, "max_examples": 9, "num_public": 1}
+    context = factories.select_context(factory, **of_run)
     methods = [factory(task, local, **options, **context) for task in _two_models()]
     groups = Groups(tuple(methods), _two_models(), (0, 1))
     return find_difference(groups, Shape(2, (3,), 3)) is None

@@ -96,7 +96,9 @@ def fedas(
         message=lambda turn, w, client: tree.split(w, in_body)[0],
         train=train,
         work=lambda steps, size, is_first: (
-            steps + steps_in_epochs(steps, local, align_epochs)
+            steps
+            + steps_in_epochs(steps, local, align_epochs)
+            + steps_per_epoch(local, size)
         ),
         aggregate=aggregate,
         personal=lambda turn, w, client, data: client,

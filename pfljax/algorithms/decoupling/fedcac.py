@@ -77,6 +77,9 @@ def fedcac(
         return client, Upload(w, critical), metrics
 
     def aggregate(server, uploads, cohort):
+        # Of one type, so that several devices exchange them at once.
+        critical = jax.tree.map(jnp.float32, uploads.critical)
+        uploads = uploads._replace(critical=critical)
         uploads, cohort = aggregation.gather(uploads, cohort)
         weight = aggregation.uniform(cohort)
         joins = collaborators(uploads.critical, weight > 0, (cohort.round + 1) / beta)
@@ -87,7 +90,11 @@ def fedcac(
         )
         return Server(
             aggregation.mean(uploads.w, weight),
-            aggregation.record(server.critical, uploads.critical, cohort),
+            aggregation.record(
+                server.critical,
+                jax.tree.map(lambda leaf: leaf > 0, uploads.critical),
+                cohort,
+            ),
             aggregation.record(server.custom, custom, cohort),
         )
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from pfljax.algorithms import _prototypes as prototypes
 from pfljax.algorithms._covariance import root
+from pfljax.core import aggregation
 from pfljax.core.training import mean_over_examples
 from pfljax.core.types import Array, Batch, ClientData, Cohort, Key, Params, Task
 
@@ -50,6 +51,7 @@ def measure(task: Task, w: Params, data: ClientData, batch_size: int) -> Moments
 
 def pool(moments: Moments, cohort: Cohort) -> Pooled:
     """The Gaussians of the features of all clients that reported."""
+    moments, cohort = aggregation.gather(moments, cohort)
     count = moments.count * cohort.mask[:, None]
     total = count.sum(0)
     mean = jnp.einsum("mk,mke->ke", count, moments.mean, precision="highest")

@@ -70,7 +70,9 @@ def aggregate(server, uploads, cohort):
     """The mean of padded uploads, weighted by the norms of their products."""
     present, norms = [], []
     stacks = aggregation.senders(cohort)
-    for number, senders in stacks.items():
+    gathered = {k: aggregation.gather(uploads[k], stacks[k]) for k in stacks}
+    uploads = {number: upload for number, (upload, _) in gathered.items()}
+    for number, (_, senders) in gathered.items():
         present.append(aggregation.uniform(senders))
         norms.append(product_norms(uploads[number]) * present[-1])
     # Before any B has moved, all products are 0.
