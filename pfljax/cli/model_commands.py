@@ -61,8 +61,10 @@ def _find_client(run: Path, client: str | None) -> int | None:
     from pfljax.core.requirements import find
     from pfljax.runs import folder
 
-    if client is None or client.isdecimal():
-        return None if client is None else int(client)
+    if client is None:
+        return None
+    if client.lstrip("-").isdecimal():
+        return int(client)
     names = folder.read_partition(run).get("client_names", ())
     return find("client", {name: k for k, name in enumerate(names)}, client)
 

@@ -180,7 +180,7 @@ def check_task(
     if len(shape) != len(expected) or shape[-1] < num_classes:
         raise ValueError(
             f"the task makes logits of shape {shape} for one example, expected "
-            f"{expected}: one for each class of the federation"
+            f"{tuple(expected)}: one for each class of the federation"
         )
     _check_rows(task, input_shape)
 

@@ -447,7 +447,6 @@ MISTAKES = [
     (["run", "--lr=fast"], "--lr is 'fast'; expected a number; see"),
     (["run", "--devices", "all"], "is 'all'; expected a whole number or None; see"),
     (["report", "a", "--target", "1", "b"], "--target is '1', 'b'; expected a number;"),
-    (["export", "run", "--client=first"], "--client is 'first'; expected a whole"),
     (["run", "--algorithm"], "--algorithm has no value; give"),
     (["resume"], "Missing from pfljax resume: PATH"),
     (["run", "--model= "], "model: ' ' has no name; expected name or name:key"),
