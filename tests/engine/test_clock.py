@@ -80,7 +80,6 @@ def test_who_is_late_does_not_report_and_costs_the_deadline():
     np.testing.assert_allclose(toy.flat(state.server), mean, rtol=1e-5)
 
 
-@pytest.mark.slow
 def test_a_deadline_that_all_meet_changes_nothing():
     _, free, metrics = after(clock_of())
     _, in_time, with_deadline = after(clock_of(deadline=float(EXPECTED.max())))
