@@ -103,6 +103,12 @@ def norm(square: Array) -> Array:
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
 
 
+def unit(vectors: Array) -> Array:
+    """The vectors f32[n, e] at length 1; those of zeros stay."""
+    length = norm(jnp.sum(vectors**2, 1, keepdims=True))
+    return vectors / jnp.where(length > 0, length, 1)
+
+
 def nearness(task: Task, model: Nearest, batch: Batch) -> Array:
     """Logits [B, K]: minus the squared distance of the features to each prototype."""
     z = task.features(model.w, batch, None)

@@ -18,7 +18,7 @@ from pfljax.runs import components
 from pfljax.runs.settings import Experiment
 from pfljax.runtime import devices
 from pfljax.runtime.programs import Same, memoize
-from pfljax.simulate import clocks, model_checks, targets, traced
+from pfljax.simulate import clocks, model_checks, target_checks, traced
 from pfljax.simulate.architectures import mean_traffic
 from pfljax.simulate.components import make_setting, make_task, resolve_width
 from pfljax.simulate.first_model import Initial, freezes, prepare
@@ -122,7 +122,7 @@ def _simulation(
     task = own.value if own else make_task(experiment, shape)
     if own:
         model_checks.check_task(own, shape.input_shape, shape.num_classes, shape.kind)
-    targets.check(experiment, task, shape)
+    target_checks.check(experiment, task, shape)
     task = prepare(experiment, task, initial)
     setting, num_clients = make_setting(experiment, task, shape), shape.num_clients
     model_checks.check_own(experiment.algorithm.name, setting, task, shape)

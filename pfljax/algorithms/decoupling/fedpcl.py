@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import optax
 
 from pfljax.algorithms import _prototypes as prototypes
-from pfljax.algorithms._prototypes import Nearest, Prototypes, norm
+from pfljax.algorithms._prototypes import Nearest, Prototypes, unit
 from pfljax.algorithms.local import local as alone
 from pfljax.core import aggregation, tree
 from pfljax.core.factories import component
@@ -45,14 +45,12 @@ def fedpcl(task: Task, local: Local, *, tau: Positive = 0.07) -> Algorithm:
     """
 
     def features(w, batch, key):
-        z = task.features(w, batch, key).reshape(len(batch.mask), -1)
-        length = norm(jnp.sum(z**2, 1, keepdims=True))
-        return z / jnp.where(length > 0, length, 1)
+        return unit(task.features(w, batch, key).reshape(len(batch.mask), -1))
 
-    unit = task._replace(features=features)
+    of_length_one = task._replace(features=features)
 
     def own_prototypes(w, data):
-        return prototypes.from_client(unit, w, data, local.batch_size)
+        return prototypes.from_client(of_length_one, w, data, local.batch_size)
 
     def train(turn, every, w, data):
         common, each, heard = fill(every)
@@ -82,7 +80,7 @@ def fedpcl(task: Task, local: Local, *, tau: Positive = 0.07) -> Algorithm:
         train=train,
         aggregate=aggregation.record,
         personal=lambda turn, every, w, data: Nearest(w, own_prototypes(w, data)),
-        predict=lambda model, batch: prototypes.nearness(unit, model, batch),
+        predict=lambda model, batch: prototypes.nearness(of_length_one, model, batch),
         origin=prototypes.no_origin,
         uploads_by_client=True,
         classes=True,

@@ -27,12 +27,10 @@ from pfljax.algorithms._classes import class_counts
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import leaves, tree
 from pfljax.core.factories import component
-from pfljax.core.losses import data_loss
+from pfljax.core.losses import NEVER, data_loss
 from pfljax.core.ranges import NotNegative
 from pfljax.core.training import fit_objective
 from pfljax.core.types import Algorithm, Local, Params, Task
-
-ABSENT = -1e30  # the logarithm of no examples: finite, below all others
 
 
 class Model(NamedTuple):
@@ -62,7 +60,7 @@ def fedrod(task: Task, local: Local, *, gamma: NotNegative = 1.0) -> Algorithm:
     def train(turn, w, q, data):
         counts = class_counts(data, task.num_classes, local.batch_size)
         known = (counts > 0) | (gamma == 0)
-        prior = jnp.where(known, gamma * jnp.log(jnp.maximum(counts, 1)), ABSENT)
+        prior = jnp.where(known, gamma * jnp.log(jnp.maximum(counts, 1)), NEVER)
 
         def objective(models, batch, key):
             w, q = models

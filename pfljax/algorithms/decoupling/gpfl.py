@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from pfljax.algorithms._classes import class_counts
-from pfljax.algorithms._prototypes import norm, width
+from pfljax.algorithms._prototypes import norm, unit, width
 from pfljax.algorithms.fedavg import fedavg
 from pfljax.core import leaves, tree
 from pfljax.core.factories import component
@@ -132,9 +132,3 @@ def gpfl(
         classes=True,
         parts=("body", "head"),
     )
-
-
-def unit(vectors):
-    """The vectors f32[n, e] at length 1; those of zeros stay."""
-    length = norm(jnp.sum(vectors**2, 1, keepdims=True))
-    return vectors / jnp.where(length > 0, length, 1)

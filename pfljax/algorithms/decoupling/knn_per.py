@@ -70,7 +70,10 @@ def knn_per(
     def personal(turn, w, client, data):
         number = jnp.arange(max_examples)
         index = jnp.minimum(number, jnp.maximum(data.size - 1, 0))
-        value = lambda batch: (features(w, batch), batch.y)  # noqa: E731
+
+        def value(batch):
+            return features(w, batch), batch.y
+
         z, y = compute_outputs(value, data, index, local.batch_size)
         return Model(w, z, y, number < data.size)
 

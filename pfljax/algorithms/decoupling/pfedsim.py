@@ -2,17 +2,17 @@
 
 Tan et al., 2023, https://arxiv.org/abs/2305.15706 (Algorithm 1).
 
-    Server   w; w_k = (b_k, h_k) of every client k; W, the similarities of clients
+    Server   w; w_k = (b_k, h_k) of every client k that has sent one after the warm-up;
+             W, the similarities of clients
     Client   nothing
     Message  w, and after the warm-up (sum_j u_kj b_j / sum_j u_kj, h_k)
     Upload   w_k, after local training
 
-The first warm_up * rounds rounds are those of FedAvg; then w_k = w for all k. After
-that, u_kj = -log(1 - W_kj) with W_kk = 0.9999, and the server stores the uploads. For
-each pair of a cohort W_kj is the mean over classes of the cosine of the rows of their
-heads, or 0 if that is negative. It is 0 for pairs that have not met. Client k is
-evaluated with w in the warm-up, and then with its stored w_k; a client that never took
-part, with w.
+The first warm_up * rounds rounds are those of FedAvg. After that, the server stores the
+uploads, and u_kj = -log(1 - W_kj) with W_kk = 0.9999. For each pair of a cohort W_kj is
+the mean over classes of the cosine of the rows of their heads, or 0 if that is
+negative. It is 0 for pairs that have not met. Client k is evaluated with its stored
+w_k, or with w before there is one.
 
 Differs from published code, which takes the logarithm of 0 for clients of equal heads:
 here no W_kj exceeds 0.9999.
@@ -37,6 +37,7 @@ class Server(NamedTuple):
 
     w: Params
     models: Params  # leaves [C, ...]
+    is_stored: Any  # bool[C], whether a client has sent one since the warm-up
     similarity: Any  # f32[C, C], W
 
 
@@ -54,31 +55,34 @@ def pfedsim(
 
     def init(params, num_clients, key):
         models = tree.stack_copies(params, num_clients)
-        return Server(params, models, jnp.zeros((num_clients, num_clients)))
+        nobody = jnp.zeros(num_clients, bool)
+        return Server(params, models, nobody, jnp.zeros((num_clients, num_clients)))
+
+    def own(turn, server):
+        stored, model = tree.take_or((server.is_stored, server.models), turn.id)
+        return stored, tree.where(stored, model, server.w)
 
     def message(turn, server, client):
         row = tree.take_or(server.similarity, turn.id)
         weight = -jnp.log1p(-row.at[turn.id].set(MOST, mode="drop"))
-        own = tree.take_or(server.models, turn.id)
+        stored, model = own(turn, server)
         body = aggregation.mean(tree.split(server.models, in_head)[1], weight)
-        mixed = tree.merge(tree.split(own, in_head)[0], body)
-        return tree.where(turn.round < last, server.w, mixed)
+        mixed = tree.merge(tree.split(model, in_head)[0], body)
+        # A client without a stored model has met nobody.
+        return tree.where(stored, mixed, server.w)
 
     def aggregate(server, uploads, cohort):
         mean = aggregation.mean(uploads, aggregation.by_examples(cohort))
-        common = tree.stack_copies(mean, len(server.similarity))
-        stored = aggregation.record(server.models, uploads, cohort)
-        ids = aggregation.present_ids(cohort)
-        met = server.similarity.at[ids[:, None], ids].set(
-            similarities(task, uploads), mode="drop"
-        )
-        warm = cohort.round < last
+        is_warm = cohort.round < last
+        # In the warm-up nobody is stored: past the end, nothing is written.
+        nobody = len(server.is_stored)
+        ids = jnp.where(is_warm, nobody, aggregation.present_ids(cohort))
+        met = server.similarity.at[ids[:, None], ids]
         return Server(
-            *tree.where(
-                warm,
-                (mean, common, server.similarity),
-                (server.w, stored, met),
-            )
+            tree.where(is_warm, mean, server.w),
+            tree.put(server.models, ids, uploads),
+            server.is_stored.at[ids].set(True, mode="drop"),
+            met.set(similarities(task, uploads), mode="drop"),
         )
 
     return fedavg(task, local)._replace(
@@ -86,10 +90,7 @@ def pfedsim(
         message=message,
         aggregate=aggregate,
         server_model=lambda server: server.w,
-        # In the warm-up, and after its last round, each of them is w.
-        personal=lambda turn, server, client, data: tree.take_or(
-            server.models, turn.id
-        ),
+        personal=lambda turn, server, client, data: own(turn, server)[1],
         newcomer=lambda turn, server, data: server.w,
         uploads_by_client=True,
         classes=True,
